@@ -78,7 +78,7 @@ async def serve_queues(services: Services, queues: Sequence[str], stop: asyncio.
         for worker in workers:
             group.create_task(worker.run())
         group.create_task(memory.return_memory_periodically(stop))
-        group.create_task(_terminate_held_up_statements_periodically(services.database, stop))
+        group.create_task(_terminate_stalled_copies_periodically(services.database, stop))
         await stop.wait()
         for worker in workers:
             group.create_task(worker.shutdown())
@@ -95,10 +95,10 @@ async def _write_heartbeats(services: Services, queues: Sequence[str], stop: asy
     )
 
 
-async def _terminate_held_up_statements_periodically(database: Database, stop: asyncio.Event) -> None:
+async def _terminate_stalled_copies_periodically(database: Database, stop: asyncio.Event) -> None:
     """End at intervals what workers that hang hold up in the database, until `stop` is set."""
     while not stop.is_set():
-        await _await_and_log_database_error(database.terminate_statements_waiting_for_client())
+        await _await_and_log_database_error(database.terminate_stalled_copies())
         await _wait_for_stop_or_timeout(stop, IDLE_TIMEOUT_SECONDS)
 
 

@@ -27,7 +27,7 @@ from infra.component_settings import DatabaseSettings
 CONNECT_TIMEOUT_SECONDS = 5.0
 PING_TIMEOUT_SECONDS = 5.0
 IDLE_TIMEOUT_SECONDS = 10.0
-"""After this an idle transaction, and a statement whose rows do not come, is ended: others wait for its locks."""
+"""After this an idle transaction, and a COPY whose rows do not come, is ended: others wait for its locks."""
 PAYLOAD_MAX_BYTES = 7_999
 """PostgreSQL's limit on the payload of a notification."""
 LOOKUP_CONNECTIONS = 2
@@ -58,11 +58,11 @@ _SILENCE_SECONDS = 30.0
 _IS_READ_ONLY: Final = text("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'")
 _SPILL: Final = text("SELECT count(*) FROM generate_series(1, 10000)")
 """Writes some 200 kB into a temporary file: a trivial statement succeeds on a full disk as well."""
-_END_HELD_UP: Final = text(
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'active' AND wait_event = 'ClientRead'"
-    " AND datname = current_database() AND usename = current_user AND application_name = :application"
-    " AND query_start < clock_timestamp() - make_interval(secs => :seconds)"
+_WAITING_COPIES: Final = text(
+    "SELECT pid, query_start, bytes_processed FROM pg_stat_progress_copy JOIN pg_stat_activity AS a USING (pid) WHERE"
+    " wait_event = 'ClientRead' AND a.datname = current_database() AND usename = user AND application_name = :name"
 )
+_END: Final = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :pid AND query_start = :began")
 
 _log = log.get(__name__)
 
@@ -93,8 +93,7 @@ class UtcTime(TypeDecorator[datetime]):
 class _FirstStatementDeadlockRetryingSession(SyncSession):
     """Run the first statement of a transaction once more where PostgreSQL chose it to end a deadlock.
 
-    Nothing came before it, so that a new transaction stands where the old one stood. A later statement is not
-    repeated: what the transaction did before it is undone, and only its caller can do that again.
+    A later one is not repeated: what the transaction did before it is undone, and only its caller can do that again.
     """
 
     def execute(self, *arguments: Any, **options: Any) -> Any:
@@ -141,16 +140,17 @@ class Session(AsyncSession):
 
 
 class Database:
-    """One pool of connections, a few more for lookups, and one for each listener."""
+    """One pool of connections, a connection beside it, a few more for lookups, and one for each listener."""
 
     def __init__(self, settings: DatabaseSettings) -> None:
         self.settings = settings
         self._pool = _create_engine(settings, pool_size=settings.pool_size, max_overflow=0)
-        event.listen(self._pool.sync_engine, "checkout", _require_open_connection)
+        self._beside_pool = _create_engine(settings, pool_size=1, max_overflow=0)
         self._single = _create_engine(settings, poolclass=NullPool)
         self._for_lookups = _create_engine(settings, is_for_lookups=True, poolclass=NullPool)
         self._lookup_turns = asyncio.Semaphore(LOOKUP_CONNECTIONS)
         self._idle_lookups: list[asyncpg.Connection[asyncpg.Record] | None] = [None] * LOOKUP_CONNECTIONS
+        self._waiting_copies: set[tuple[Any, ...]] = set()
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
@@ -161,10 +161,13 @@ class Database:
                 await session.commit()
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-        """Lend the driver's connection, without a transaction. JSON goes in and out as text."""
+    async def connection(self, *, beside_pool: bool = False) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+        """Lend the driver's connection, without a transaction. JSON goes in and out as text.
+
+        The one beside the pool is for short statements that must not wait while all of the pool are in use.
+        """
         with _measure_connection_use():
-            async with self._pool.connect() as connection:
+            async with (self._beside_pool if beside_pool else self._pool).connect() as connection:
                 try:
                     yield await _get_driver_connection(connection)
                 except BaseException as error:
@@ -198,20 +201,15 @@ class Database:
 
     async def now(self) -> datetime:
         """Return the time of the database's clock, which all processes share."""
-        async with self._pool.connect() as connection:
-            now: datetime = (await connection.execute(select(func.now()))).scalar_one()
-            return now
+        return cast("datetime", (await self.look_up("SELECT now()"))[0][0])
 
     async def read_server_version(self) -> str:
         """Return the version of PostgreSQL."""
-        async with self._pool.connect() as connection:
-            version: str = (await connection.execute(text("SHOW server_version"))).scalar_one()
-            return version
+        return str((await self.look_up("SHOW server_version"))[0][0])
 
     async def notify_on_commit(self, session: AsyncSession, channel: str, payload: str) -> None:
         """Notify all listeners of a channel if and when the session commits."""
-        length = len(payload.encode())
-        if not 1 <= length <= PAYLOAD_MAX_BYTES:
+        if not 1 <= (length := len(payload.encode())) <= PAYLOAD_MAX_BYTES:
             raise ValueError(
                 f"A notification of {length:,} bytes for {channel!r}: it carries 1 to {PAYLOAD_MAX_BYTES:,}. "
                 "Send an id and let listeners read the rest."
@@ -238,35 +236,36 @@ class Database:
             failures += 1
 
     async def check_health(self) -> None:
-        """Check that the database answers and can be written.
+        """Check that the database answers and can be written, also while all of the pool are in use.
 
         Raises:
             DatabaseReadOnly: It is a standby, or was made read-only.
             DBAPIError: Its disk is full: a small sort that spills to the disk fails.
         """
-        async with asyncio.timeout(PING_TIMEOUT_SECONDS), self._pool.connect() as connection:
+        async with asyncio.timeout(PING_TIMEOUT_SECONDS), self._beside_pool.connect() as connection:
             if (await connection.execute(_IS_READ_ONLY)).scalar_one():
                 raise outages.DatabaseReadOnly("PostgreSQL takes no writes.")
             await connection.execute(text("SET LOCAL work_mem = '64kB'"))
             await connection.execute(_SPILL)
 
-    async def terminate_statements_waiting_for_client(self) -> None:
-        """End statements that wait too long for rows of their client.
+    async def terminate_stalled_copies(self) -> None:
+        """End each COPY that has got nothing from its client since the last call.
 
         No timeout of PostgreSQL's ends the COPY of a process that hangs in the midst of it, and its locks stay.
         """
-        parameters = {"application": self.settings.application_name, "seconds": IDLE_TIMEOUT_SECONDS}
-        # Not the pool: all its connections may be waiting for those very locks.
-        async with self._single.connect() as connection:
-            if ended := len((await connection.execute(_END_HELD_UP, parameters)).all()):
-                _log.warning("held_up_statements_ended", count=ended)
+        async with self._beside_pool.connect() as connection:
+            found = await connection.execute(_WAITING_COPIES, {"name": self.settings.application_name})
+            before, self._waiting_copies = self._waiting_copies, {tuple(row) for row in found}
+            for pid, began, _ in before & self._waiting_copies:
+                await connection.execute(_END, {"pid": pid, "began": began})
+                _log.warning("stalled_copy_ended", pid=pid)
 
     async def close(self) -> None:
         """Close all connections that are not in use."""
-        for connection in self._idle_lookups:
-            if connection is not None:
-                await connection.close()
+        for connection in filter(None, self._idle_lookups):
+            await connection.close()
         await self._pool.dispose()
+        await self._beside_pool.dispose()
 
 
 @contextmanager
@@ -338,6 +337,7 @@ def _create_engine(settings: DatabaseSettings, *, is_for_lookups: bool = False, 
     )
     event.listen(engine.sync_engine, "handle_error", lambda context: _remove_error_details(context.original_exception))
     event.listen(engine.sync_engine, "do_connect", connect_or_raise_unreachable)
+    event.listen(engine.sync_engine, "checkout", _require_open_connection)
     return engine
 
 

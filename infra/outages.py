@@ -51,6 +51,7 @@ class ComponentHangs(ConnectionError):
 
 
 _ENGINE_OR_WORKER: Final = f"{Component.ENGINE}, or a worker that it waits for,"
+_POOL_IN_USE: Final = f"{Component.DATABASE} has no free connection for this process at present"
 NO_ANSWER: Final = "it does not answer."
 """What is wrong with a component that fails its check without a word."""
 CONNECTION_ERRORS: Final = "08"
@@ -162,6 +163,8 @@ def describe_expected_failure(error: BaseException) -> str | None:
         return str(error)
     if not is_outage(error):
         return None
+    if isinstance(error, PoolTimeoutError):
+        return f"{_POOL_IN_USE}: all those of HAULAGE_DATABASE__POOL_SIZE are in use."
     root = error
     while isinstance(root, DBAPIError) and root.orig is not None:
         root = root.orig.__cause__ or root.orig
@@ -206,6 +209,8 @@ def describe_outage(error: BaseException) -> str:
     """Return a sentence for callers about an outage: which component, and what to do. It contains no address."""
     if isinstance(error, PayloadKeyMissing):
         return str(error)
+    if isinstance(error, PoolTimeoutError):
+        return f"{_POOL_IN_USE}. Try again in a moment."
     if isinstance(error, (ComponentHangs, EngineUnresponsive)):
         part = str(error.component) if isinstance(error, ComponentHangs) else _ENGINE_OR_WORKER
         return (

@@ -45,8 +45,8 @@ class Services:
     gse: GseClient
     modules: ModulesClient
     files: FileCache
-    _hanging: dict[str, asyncio.Task[object]] = field(default_factory=dict, repr=False)
-    """Checks that did not end in time: the next caller waits for them, so that they do not use up the threads."""
+    _checks: dict[str, asyncio.Task[object]] = field(default_factory=dict, repr=False)
+    """The last check of each component: all callers wait for one that has not ended, so that none use up threads."""
     _down_since: dict[str, datetime] = field(default_factory=dict, repr=False)
     """When the first of a row of failed checks of a component ended."""
 
@@ -73,14 +73,13 @@ class Services:
         return self._down_since.get(component)
 
     async def _run_health_check_within_timeout(self, component: str) -> str | None:
-        check = self._hanging.pop(component, None)
+        check = self._checks.get(component)
         if check is None or check.done():
-            check = asyncio.create_task(self.health_checks[component]())
+            check = self._checks[component] = asyncio.create_task(self.health_checks[component]())
         # Not `timeout`: the call of a store that hangs waits for its thread when it is cancelled, for minutes.
         done, _ = await asyncio.wait([check], timeout=PING_TIMEOUT_SECONDS)
-        if not done:
+        if not done and not check.cancelling():
             check.cancel()
-            self._hanging[component] = check
         if not done or check.cancelled():
             return outages.describe_failed_check(TimeoutError())
         # Whatever the error, the component does not serve.
@@ -160,6 +159,9 @@ async def prepare_installation(
     )
     database = Database(settings.database)
     try:
+        # What the schedules start is encrypted from now on: a process that starts without the key must say so.
+        await payload_keys.require_all_used_payload_keys(database, settings)
+        await payload_keys.record_payload_key_use(database, settings)
         await create_or_update_schedules(engine, database, settings)
     finally:
         await database.close()

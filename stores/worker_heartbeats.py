@@ -45,7 +45,7 @@ class WorkerHeartbeat:
 
 async def write_heartbeat(database: Database, identity: str, queues: Sequence[str]) -> None:
     """Record that a process serves these queues now."""
-    async with database.connection() as connection:
+    async with database.connection(beside_pool=True) as connection:
         await connection.execute(_WRITE, identity, list(queues))
 
 

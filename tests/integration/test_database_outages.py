@@ -16,6 +16,7 @@ from sqlmodel import select
 import infra.database
 from infra import outages
 from infra.database import DATABASE_ERRORS, LISTENING, Database
+from stores import worker_heartbeats
 from stores.tables.shared import Project
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -211,7 +212,8 @@ async def test_a_copy_whose_rows_do_not_come_is_ended(database: Database, monkey
     waiting = asyncio.create_task(count())
     await asyncio.sleep(1.5)
     is_held_up = not waiting.done()
-    await database.terminate_statements_waiting_for_client()
+    for _ in range(2):
+        await database.terminate_stalled_copies()
 
     assert is_held_up, "PostgreSQL's own time-out ended it"
     assert await waiting == 0
@@ -219,3 +221,33 @@ async def test_a_copy_whose_rows_do_not_come_is_ended(database: Database, monkey
     with pytest.raises(DATABASE_ERRORS):
         await hanging
     await hasty.close()
+
+
+async def test_a_copy_whose_rows_come_slowly_goes_on(database: Database) -> None:
+    """It waits for its client whenever one looks, and moves all the same."""
+    looks = 0
+
+    async def make_rows() -> AsyncIterator[bytes]:
+        nonlocal looks
+        while looks < 6:
+            yield b"1\n" * 70_000  # more than one read of the server's
+            await asyncio.sleep(0.2)
+            await database.terminate_stalled_copies()
+            looks += 1
+
+    async with database.session() as session:
+        await session.execute(text("CREATE TABLE copied (number integer)"))
+    async with database.connection() as connection:
+        await connection.copy_to_table("copied", source=make_rows())
+        assert await connection.fetchval("SELECT count(*) FROM copied") == 6 * 70_000
+
+
+async def test_a_pool_in_use_is_no_outage(database: Database) -> None:
+    """Whatever waits for the pool, the database is found to serve, and this process to be alive."""
+    busy = Database(database.settings.model_copy(update={"pool_size": 1}))
+    async with busy.session() as session, asyncio.timeout(PATIENCE_SECONDS):
+        await session.execute(text("SELECT 1"))
+        await busy.check_health()
+        await worker_heartbeats.write_heartbeat(busy, "1@here", ["tasks"])
+    assert [each.identity for each in await worker_heartbeats.list_heartbeats(database)] == ["1@here"]
+    await busy.close()

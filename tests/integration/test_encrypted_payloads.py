@@ -23,8 +23,10 @@ from cli import doctor
 from domain.downloads import names
 from domain.faults import Invalid
 from infra import payloads, temporal
+from infra.database import Database
 from infra.settings import Settings
 from services import services
+from stores import payload_keys
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.downloads import QUEUES, Downloads, running_downloads
 from tests.support.waiting import eventually
@@ -100,6 +102,19 @@ async def test_without_encryption_it_is_all_there(settings: Settings) -> None:
         held = await read_everything(await temporal.connect())
     assert control.encode() in held
     assert b"binary/encrypted" not in held
+
+
+async def test_a_key_is_known_as_soon_as_schedules_are_encrypted_with_it(settings: Settings) -> None:
+    """A process that starts without it afterwards says so, instead of leaving schedules that nothing can read."""
+    known: list[str] = []
+
+    async def look(_engine: Client, database: Database, _settings: Settings) -> None:
+        known.extend(each.key_id for each in await payload_keys.list_used_payload_keys(database))
+
+    await services.prepare_installation(with_keys(settings, KEY), look)
+    assert known == [payloads.PayloadEncryptionKey(KEY).key_id]
+    with pytest.raises(Invalid, match="Temporal holds data that was encrypted with the key"):
+        await services.prepare_installation(with_keys(settings, make_key()), look)
 
 
 @asynccontextmanager

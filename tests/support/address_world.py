@@ -76,10 +76,10 @@ class MortalDatabase(Database):
         self._fuse = fuse
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    async def connection(self, *, beside_pool: bool = False) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
         """See base class."""
         self._fuse.burn()
-        async with super().connection() as connection:
+        async with super().connection(beside_pool=beside_pool) as connection:
             yield connection
         self._fuse.burn()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 import asyncpg
 import pytest
 from sqlalchemy.exc import InterfaceError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.service import RPCError, RPCStatusCode
@@ -32,6 +33,12 @@ BROKEN = InterfaceError("SELECT 1", None, CLOSED)
         pytest.param(AWAY, "Pub/Sub gave no answer. Check the network.", id="outside-service"),
         pytest.param(CLOSED, "PostgreSQL does not serve at present: the connection was closed", id="driver"),
         pytest.param(BROKEN, "PostgreSQL does not serve at present: the connection was closed", id="database"),
+        pytest.param(
+            PoolTimeoutError("QueuePool limit of size 8 overflow 0 reached"),
+            "PostgreSQL has no free connection for this process at present: all those of HAULAGE_DATABASE__POOL_SIZE "
+            "are in use.",
+            id="pool",
+        ),
         pytest.param(
             RPCError("shutting down", RPCStatusCode.UNAVAILABLE, b""),
             "Temporal does not serve at present: shutting down",
