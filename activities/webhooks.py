@@ -62,21 +62,33 @@ class WebhookActivities:
     async def attempt_delivery(self, attempt: WebhookAttemptInput) -> DeliveryStateAfterAttempt:
         """Post the event once, and save the attempt with the resulting state of the delivery.
 
-        A worker that dies between the two posts again; the receiver recognizes the repetition by `webhook-id`.
+        A worker that dies between the two posts again; the receiver recognizes the repetition by `webhook-id`. Nothing
+        is posted where the receiver answered 410 to another delivery meanwhile.
         """
-        delivery = await webhooks.get_delivery(self._database, attempt.delivery_id)
-        secrets = await webhooks.load_or_create_signing_secrets(self._database, self._sealer, delivery.project_id)
-        started_at, began = datetime.now(UTC), time.perf_counter()
-        url, body = self._sealer.open(SealedText(token=delivery.url)), delivery.body.encode()
-        headers = build_signed_headers(delivery.delivery_id, started_at, body, secrets)
+        # Also while the database is slow: an attempt that is taken for lost is made again, though it was posted.
         async with heartbeats.send_heartbeats_during_block():
-            response = await self._post_once_without_retry(url, body, headers, started_at)
+            return await self._post_and_save_unless_disabled(attempt)
+
+    async def _post_and_save_unless_disabled(self, attempt: WebhookAttemptInput) -> DeliveryStateAfterAttempt:
+        delivery = await webhooks.load_delivery_to_attempt(
+            self._database, attempt.delivery_id, is_redelivery=attempt.redelivery
+        )
+        if delivery.state == DeliveryState.DISABLED and not attempt.redelivery:
+            metrics.WEBHOOKS_ENDED.labels(DeliveryState.DISABLED).inc()
+            return DeliveryStateAfterAttempt(state=DeliveryState.DISABLED, number=attempt.number - 1)
+        secrets = await webhooks.load_or_create_signing_secrets(self._database, self._sealer, delivery.project_id)
+        now, began = datetime.now(UTC), time.perf_counter()
+        url, body = self._sealer.open(SealedText(token=delivery.url)), delivery.body.encode()
+        headers = build_signed_headers(delivery.delivery_id, now, body, secrets)
+        response = await self._post_once_without_retry(url, body, headers, now)
         seconds = time.perf_counter() - began
         pauses = self._settings.retry_pauses_seconds
         progress = decide_state_and_pause_after_attempt(attempt.number, response, pauses, random.random())
         await webhooks.save_attempt_and_update_delivery(
-            self._database, attempt.delivery_id, started_at, seconds, progress
+            self._database, attempt.delivery_id, activity.info().started_time, seconds, progress
         )
+        if attempt.redelivery and progress.state is DeliveryState.SUCCEEDED:
+            await webhooks.enable_receiver(self._database, delivery.endpoint)
         log.get(__name__).info(
             "webhook_attempted",
             receiver=delivery.receiver,

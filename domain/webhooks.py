@@ -110,6 +110,8 @@ class WebhookAttemptInput(BaseModel):
 
     delivery_id: str
     number: int = Field(ge=1)
+    redelivery: bool = False
+    """Whether a user asked for it; then it is made although the receiver answered 410 before."""
 
 
 class DeliveryStateAfterAttempt(BaseModel):

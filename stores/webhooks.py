@@ -43,7 +43,8 @@ async def insert_or_reset_delivery(database: Database, delivery: WebhookDelivery
     """
     now, endpoint = datetime.now(UTC), _hash_endpoint(delivery.project_id, clear_url)
     async with database.session() as session:
-        disabled = not delivery.redelivery and await _is_receiver_disabled(session, endpoint)
+        disabled_at = None if delivery.redelivery else await _find_time_of_disabling(session, endpoint)
+        disabled = disabled_at is not None
         state = DeliveryState.DISABLED if disabled else DeliveryState.PENDING
         # All that is written again of a delivery that exists: its body and its attempts stay as they are.
         changes = {
@@ -65,6 +66,7 @@ async def insert_or_reset_delivery(database: Database, delivery: WebhookDelivery
             endpoint=endpoint,  # finds what the same address last answered to another delivery
             created_at=now,
             pending_since=now,
+            disabled_at=disabled_at,
             attempts=0,
             **changes,
         )
@@ -73,10 +75,18 @@ async def insert_or_reset_delivery(database: Database, delivery: WebhookDelivery
     return state
 
 
-async def get_delivery(database: Database, delivery_id: str) -> Delivery:
-    """Return a delivery that exists."""
+async def load_delivery_to_attempt(database: Database, delivery_id: str, *, is_redelivery: bool) -> Delivery:
+    """Return a delivery that exists; end it as disabled if its receiver has answered 410 to another one meanwhile.
+
+    Args:
+        is_redelivery: Whether a user asked for it; then it is attempted all the same.
+    """
     async with database.session() as session:
-        return await session.get_one(Delivery, delivery_id)
+        delivery = await session.get_one(Delivery, delivery_id)
+        if not is_redelivery and (disabled_at := await _find_time_of_disabling(session, delivery.endpoint)):
+            delivery.state, delivery.disabled_at = DeliveryState.DISABLED, disabled_at
+            delivery.next_attempt_at, delivery.finished_at = None, datetime.now(UTC)
+    return delivery
 
 
 async def list_delivery_page_plus_one(
@@ -166,10 +176,20 @@ async def save_attempt_and_update_delivery(
     duration_seconds: float,
     progress: DeliveryStateAfterAttempt,
 ) -> None:
-    """Insert an attempt, and update its delivery to the resulting state, in one transaction."""
-    now = datetime.now(UTC)
-    pause = progress.pause_seconds
+    """Insert an attempt, and update its delivery to the resulting state, in one transaction.
+
+    An attempt that Temporal took for lost may end after the one that replaced it, whose state then stays.
+
+    Args:
+        started_at: By Temporal's clock, which all workers share.
+    """
+    now, pause = datetime.now(UTC), progress.pause_seconds
+    later = select(DeliveryAttempt.attempt_id).where(
+        DeliveryAttempt.delivery_id == delivery_id, col(DeliveryAttempt.started_at) > started_at
+    )
     async with database.session() as session:
+        delivery = await session.get_one(Delivery, delivery_id, with_for_update=True)
+        is_latest = (await session.exec(later.limit(1))).first() is None
         session.add(
             DeliveryAttempt(
                 delivery_id=delivery_id,
@@ -179,16 +199,22 @@ async def save_attempt_and_update_delivery(
                 error=progress.error,
             )
         )
-        await session.exec(
-            update(Delivery)
-            .where(col(Delivery.delivery_id) == delivery_id)
-            .values(
-                state=progress.state,
-                attempts=Delivery.attempts + 1,
-                next_attempt_at=None if pause is None else now + timedelta(seconds=pause),
-                finished_at=now if pause is None else None,
-            )
-        )
+        delivery.attempts += 1
+        if is_latest:
+            delivery.state = progress.state
+            delivery.next_attempt_at = None if pause is None else now + timedelta(seconds=pause)
+            delivery.finished_at = now if pause is None else None
+            if progress.state is DeliveryState.DISABLED:
+                delivery.disabled_at = now
+
+
+async def enable_receiver(database: Database, endpoint: bytes) -> None:
+    """Forget that a receiver answered 410, as it has accepted a redelivery."""
+    disabled = _build_disabled_conditions(endpoint)
+    locked = select(Delivery.delivery_id).where(*disabled).order_by(Delivery.delivery_id).with_for_update()
+    async with database.session() as session:
+        if (await session.exec(locked)).first() is not None:
+            await session.exec(update(Delivery).where(*disabled).values(disabled_at=None))
 
 
 async def purge_ended_deliveries(database: Database, before: datetime, limit: int) -> int:
@@ -253,12 +279,19 @@ async def rotate_secret(
     return await _create_secret(session, sealer, project_id)
 
 
-async def _is_receiver_disabled(session: AsyncSession, endpoint: bytes) -> bool:
-    """Return whether the receiver answered 410, and no redelivery succeeded since."""
-    last_states = (DeliveryState.SUCCEEDED, DeliveryState.DISABLED)
-    statement = select(Delivery.state).where(Delivery.endpoint == endpoint, col(Delivery.state).in_(last_states))
-    last = await session.exec(statement.order_by(col(Delivery.finished_at).desc()).limit(1))
-    return last.first() == DeliveryState.DISABLED
+async def _find_time_of_disabling(session: AsyncSession, endpoint: bytes) -> datetime | None:
+    """Return when the receiver answered 410; None if it did not, or has accepted a redelivery since."""
+    newest_first = (
+        select(Delivery.disabled_at)
+        .where(*_build_disabled_conditions(endpoint))
+        .order_by(col(Delivery.disabled_at).desc())
+    )
+    # Locked: `enable_receiver` waits until the rows are written that this time is copied to.
+    return (await session.exec(newest_first.limit(1).with_for_update(read=True))).first()
+
+
+def _build_disabled_conditions(endpoint: bytes) -> tuple[ColumnElement[bool], ...]:
+    return (col(Delivery.endpoint) == endpoint, col(Delivery.disabled_at).is_not(None))
 
 
 def _build_owner_conditions(project_id: str, owner: WebhookOwner) -> tuple[ColumnElement[bool], ...]:

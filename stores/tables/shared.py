@@ -165,6 +165,12 @@ class Delivery(TableRow, table=True):
         CheckConstraint(_KNOWN_DELIVERY_STATE, name="state"),
         Index("ix_webhook_deliveries_task_id_created_at", "owner_id", text("created_at DESC")),
         Index("ix_webhook_deliveries_endpoint_finished_at", "endpoint", text("finished_at DESC")),
+        Index(
+            "ix_webhook_deliveries_endpoint_disabled_at",
+            "endpoint",
+            "disabled_at",
+            postgresql_where=text("disabled_at IS NOT NULL"),
+        ),
         Index("ix_webhook_deliveries_pending_since", "pending_since", postgresql_where=text("finished_at IS NULL")),
         Index("ix_webhook_deliveries_finished_at", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
     )
@@ -185,6 +191,9 @@ class Delivery(TableRow, table=True):
     attempts: int = 0
     next_attempt_at: datetime | None = Field(default=None, sa_type=UtcTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    # When the receiver answered 410, to this delivery or to the one that kept this from being sent; null once it has
+    # accepted a redelivery. While one row of an address has it, the address is disabled.
+    disabled_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
 class DeliveryAttempt(TableRow, table=True):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -10,15 +12,18 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from multidict import CIMultiDict, CIMultiDictProxy
 from pydantic import ValidationError
 from standardwebhooks import Webhook, WebhookVerificationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.webhooks import PURGE_BATCH, WebhookAndSharedRecordHousekeeping
+from activities.webhooks import PURGE_BATCH, WebhookActivities, WebhookAndSharedRecordHousekeeping
+from clients.http import HttpResponse
 from domain import webhooks
 from domain.secrets import SealedText
 from domain.webhooks import DeliveryState, ReceiverResponse, WebhookDeliveryInput, WebhookEvent, WebhookOwner
 from infra.settings import Settings, WebhookSettings
+from stores.tables.shared import Delivery
 
 if TYPE_CHECKING:
     from services.services import Services
@@ -259,3 +264,41 @@ async def test_idempotency_keys_are_purged_though_the_audit_log_cannot_be(monkey
     with pytest.raises(ConnectionError):
         await ActivityEnvironment().run(housekeeping.purge_audit_log_and_idempotency_keys)
     assert purged == [PURGE_BATCH]
+
+
+async def test_an_attempt_shows_that_it_is_alive_until_it_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the database is slow after the post, Temporal would have it posted again."""
+    beats: list[float] = []
+    saving: list[float] = []
+    fields: dict[str, Any] = {"project_id": "prj_1", "url": "sealed", "body": "{}", "pending_since": NOW}
+    delivery = Delivery(delivery_id=DELIVERY, state=DeliveryState.PENDING, **fields)
+
+    async def load(*_: object, **__: object) -> Delivery:
+        return delivery
+
+    async def load_secrets(*_: object) -> list[str]:
+        return [SECRET]
+
+    async def save(*_: object) -> None:
+        saving.append(time.monotonic())
+        await asyncio.sleep(1.5)
+
+    async def post(*_: object, **__: object) -> HttpResponse:
+        return HttpResponse(200, CIMultiDictProxy(CIMultiDict()), b"")
+
+    monkeypatch.setattr("stores.webhooks.load_delivery_to_attempt", load)
+    monkeypatch.setattr("stores.webhooks.load_or_create_signing_secrets", load_secrets)
+    monkeypatch.setattr("stores.webhooks.save_attempt_and_update_delivery", save)
+    activities = WebhookActivities(
+        cast("Any", None),
+        cast("Any", SimpleNamespace(post_and_read_excerpt=post)),
+        cast("Any", SimpleNamespace(open=lambda _: "http://127.0.0.1/")),
+        WebhookSettings(),
+    )
+    environment = ActivityEnvironment()
+    environment.on_heartbeat = lambda *_: beats.append(time.monotonic())
+    attempt = webhooks.WebhookAttemptInput(delivery_id=DELIVERY, number=1)
+    done = await environment.run(activities.attempt_delivery, attempt)
+
+    assert done.state is DeliveryState.SUCCEEDED
+    assert beats[-1] > saving[0] + 0.5

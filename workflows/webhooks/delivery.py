@@ -63,9 +63,10 @@ class WebhookDelivery:
         self._keep_and_publish_progress(DeliveryStateAfterAttempt(state=await self._insert_delivery_or_make_pending()))
         if self._progress.state is DeliveryState.DISABLED and not self._redelivery_requested:
             return self._progress
+        redelivery = delivery.redelivery or self._redelivery_requested
         for number in itertools.count(1):
             self._redelivery_requested = False
-            self._keep_and_publish_progress(await self._make_attempt(number))
+            self._keep_and_publish_progress(await self._make_attempt(number, redelivery=redelivery))
             if await self._wait_for_attempt_or_redelivery():
                 workflow.continue_as_new(delivery.model_copy(update={"redelivery": True}))
             if self._progress.pause_seconds is None:
@@ -90,10 +91,10 @@ class WebhookDelivery:
             **_SAVE_DELIVERY,
         )
 
-    async def _make_attempt(self, number: int) -> DeliveryStateAfterAttempt:
+    async def _make_attempt(self, number: int, *, redelivery: bool) -> DeliveryStateAfterAttempt:
         return await workflow.execute_activity_method(
             WebhookActivities.attempt_delivery,
-            WebhookAttemptInput(delivery_id=self._delivery.delivery_id, number=number),
+            WebhookAttemptInput(delivery_id=self._delivery.delivery_id, number=number, redelivery=redelivery),
             **WEBHOOK_ATTEMPT,
             summary=f"attempt {number}",
         )

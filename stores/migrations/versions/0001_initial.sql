@@ -424,9 +424,11 @@ CREATE TABLE webhook_deliveries (
     attempts INTEGER NOT NULL,
     next_attempt_at TIMESTAMP WITH TIME ZONE,
     finished_at TIMESTAMP WITH TIME ZONE,
+    disabled_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_webhook_deliveries PRIMARY KEY (delivery_id),
     CONSTRAINT ck_webhook_deliveries_state CHECK (state IN ('pending', 'succeeded', 'failed', 'disabled'))
 );
+CREATE INDEX ix_webhook_deliveries_endpoint_disabled_at ON webhook_deliveries (endpoint, disabled_at) WHERE disabled_at IS NOT NULL;
 CREATE INDEX ix_webhook_deliveries_endpoint_finished_at ON webhook_deliveries (endpoint, finished_at DESC);
 CREATE INDEX ix_webhook_deliveries_finished_at ON webhook_deliveries (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX ix_webhook_deliveries_pending_since ON webhook_deliveries (pending_since) WHERE finished_at IS NULL;
