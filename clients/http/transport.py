@@ -211,6 +211,8 @@ class StreamedResponse:
     async def read_excerpt(self, max_bytes: int) -> HttpResponse:
         """Read the beginning of the body; a long, slow, damaged or broken body does not spoil the head."""
         body = bytearray()
+        if not self.deadline.expired():
+            self.deadline.reschedule(None)
         with suppress(TransportError, TimeoutError):
             async with asyncio.timeout(EXCERPT_SECONDS):
                 async for piece in self._iterate_decompressed():
