@@ -116,6 +116,10 @@ class CircuitBreaker:
         self._open_until = self._clock() + self.open_seconds
         return True
 
+    def return_trial(self) -> None:
+        """Leave the trial to the next caller: nothing was sent."""
+        self._open_until = min(self._open_until, self._clock())
+
     def close(self) -> None:
         """Close the breaker."""
         self._failures = 0
@@ -146,18 +150,24 @@ class CallConcurrencyAndRateLimiter:
     def __init__(self, concurrency: int, calls_per_second: float = 0.0) -> None:
         self._slots = asyncio.Semaphore(concurrency)
         self._pause_seconds = 1 / calls_per_second if calls_per_second else 0.0
+        self._moment = asyncio.Lock()
         self._next_at = 0.0
 
     @asynccontextmanager
     async def wait_for_turn(self) -> AsyncIterator[None]:
         """Wait for a slot and for the next moment; hold the slot while the body runs."""
         async with self._slots:
+            if self._pause_seconds:
+                await self._wait_for_moment()
+            yield
+
+    async def _wait_for_moment(self) -> None:
+        # One after the other: a call that is cancelled as it waits leaves its moment to the next.
+        async with self._moment:
             now = asyncio.get_running_loop().time()
             begins_at = max(self._next_at, now)
+            await asyncio.sleep(begins_at - now)
             self._next_at = begins_at + self._pause_seconds
-            if begins_at > now:
-                await asyncio.sleep(begins_at - now)
-            yield
 
 
 class RetryingServiceCaller:
@@ -254,6 +264,8 @@ class RetryingServiceCaller:
             result = await attempt()
         except ServiceFailure as failure:
             if failure.is_local:
+                if breaker is not None and breaker.is_open:
+                    breaker.return_trial()
                 raise
             self._observe_duration(name, began)
             if breaker is not None:

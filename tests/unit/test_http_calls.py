@@ -91,6 +91,26 @@ async def test_so_many_calls_a_second() -> None:
     assert begun[-1] - begun[0] >= 0.19
 
 
+async def test_a_cancelled_call_leaves_its_moment_to_the_next() -> None:
+    """Nine that gave up do not hold up the tenth."""
+    limiter = CallConcurrencyAndRateLimiter(concurrency=10, calls_per_second=2)
+
+    async def call() -> None:
+        async with limiter.wait_for_turn():
+            pass
+
+    await call()
+    waiting = [asyncio.create_task(call()) for _ in range(9)]
+    await asyncio.sleep(0.05)
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)
+    began = time.monotonic()
+    await call()
+
+    assert time.monotonic() - began < 2
+
+
 async def test_a_transient_failure_is_repeated_and_a_final_one_is_not() -> None:
     """Two retries are three attempts; a call that must not happen twice is made once, whatever its failure."""
     made, attempt = fail(transient(), transient(), None)
@@ -232,6 +252,21 @@ async def test_a_request_that_met_no_server_is_unsent() -> None:
         with pytest.raises(TransportError) as error:
             await transport.request("GET", "http://127.0.0.1:9/", max_bytes=1, timeout_seconds=5)
     assert (error.value.fault, error.value.is_surely_unsent) == (TransportFailureKind.NO_CONNECTION, True)
+
+
+async def test_a_trial_that_was_not_sent_is_left_to_the_next_call() -> None:
+    """A request that got no permit of its rate says nothing of the service."""
+    clock = [0.0]
+    breaker = CircuitBreaker(1, 10, lambda: clock[0])
+    breaker.count_failure_and_open_at_limit("busy")
+    clock[0] = 10
+    unsent = ServiceFailure("no permit")
+    unsent.is_local = True
+    caller = make_caller(breaker=breaker)
+    with pytest.raises(ServiceFailure, match="no permit"):
+        await caller.call_with_retries("call", fail(unsent)[1])
+
+    assert await caller.call_with_retries("call", fail(None)[1]) == "done"
 
 
 def test_a_breaker_tries_one_call_when_its_time_is_over() -> None:
