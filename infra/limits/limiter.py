@@ -30,6 +30,9 @@ from infra.database import Database, Session, TableRow, UtcTime
 HELD_UP_SECONDS = 2.0
 """After this the server ends the transaction of a process that stopped between two statements, and frees its lock."""
 
+EXPIRED_SLOTS_KEPT = timedelta(days=7)
+"""How long an expired slot can still be released, so that what its holder used is counted however late it ends."""
+
 _LOCK = text(
     "SELECT set_config('idle_in_transaction_session_timeout', :held_up, true), pg_advisory_xact_lock(lock), "
     "clock_timestamp() AS now FROM (SELECT lock FROM unnest(:locks) AS lock ORDER BY lock) AS locks"
@@ -185,7 +188,7 @@ class DatabaseLimiter:
             await session.exec(delete(PermitShareRow).where(col(PermitShareRow.holder) == holder))
 
     async def delete_expired_rows(self) -> int:
-        """Delete expired rows; return how many there were."""
+        """Delete expired rows, slots after `EXPIRED_SLOTS_KEPT`; return how many there were."""
         async with self._database.session() as session:
             return await _delete_expired_rows(session)
 
@@ -302,7 +305,9 @@ def _build_delete_expired_statements() -> list[Delete]:
     spending = select(LimitSpendingRow.bucket, LimitSpendingRow.returns_at).where(
         col(LimitSpendingRow.returns_at) < now
     )
-    leases = select(SlotLeaseRow.key, SlotLeaseRow.holder).where(col(SlotLeaseRow.expires_at) < now)
+    leases = select(SlotLeaseRow.key, SlotLeaseRow.holder).where(
+        col(SlotLeaseRow.expires_at) < now - EXPIRED_SLOTS_KEPT
+    )
     shares = select(PermitShareRow.key, PermitShareRow.holder).where(col(PermitShareRow.expires_at) < now)
     return [
         delete(LimitSpendingRow).where(

@@ -201,6 +201,25 @@ async def test_a_booking_is_made_once_with_the_release(limiter: DatabaseLimiter)
     assert (asked.allowed, asked.remaining) == (False, 0)
 
 
+async def age_slots(database: Database, age: timedelta) -> None:
+    """Put the end of all slots back."""
+    async with database.connection() as connection:
+        await connection.execute("UPDATE limit_leases SET expires_at = expires_at - $1::interval", age)
+
+
+async def test_an_end_that_is_reported_late_is_booked(database: Database, limiter: DatabaseLimiter) -> None:
+    """No worker was there for hours after the slot's time: what was used is counted, once."""
+    booking = [SpendingBeyondLimit("bytes", 30, DAY)]
+    await take_slot(limiter, "k", "a", limit=1, ttl_seconds=600)
+    await age_slots(database, timedelta(hours=6))
+    await limiter.delete_expired_rows()
+    assert (await take_slot(limiter, "k", "b", limit=1, ttl_seconds=600)).allowed
+    for _ in range(2):
+        await limiter.release_slots_and_spend_once(["k"], "a", booking)
+
+    assert await limiter.read_spent_amount("bytes") == 30
+
+
 async def test_a_process_that_stops_inside_does_not_hold_up_the_others(
     database: Database, limiter: DatabaseLimiter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +240,8 @@ async def test_a_sweep_deletes_what_counts_no_more(database: Database, limiter: 
         await take_slot(limiter, name, "a", limit=1, ttl_seconds=seconds)
         ttl = timedelta(seconds=seconds)
         await limiter.renew_share(name, "a", in_use=0, demand=1, rules=PermitSharingRules(limit=1, turn=ttl, ttl=ttl))
+    await age_slots(database, counting.EXPIRED_SLOTS_KEPT)
+    await take_slot(limiter, "new", "a", limit=1, ttl_seconds=DAY)
     swept = 0
     while swept < 3:
         swept += await limiter.delete_expired_rows()

@@ -112,7 +112,7 @@ RETENTIONS: Final = (
     Kept(
         "permits and leases of limits",
         ("limit_leases", "limit_shares", "limit_spending"),
-        fixed="until they run out",
+        fixed="until they run out; the slot of a download that has not reported its end, a week longer",
         by=DOWNLOADS,
     ),
     Kept("projects and keys", ("projects", "api_keys"), fixed="for ever: the audit log names them"),
