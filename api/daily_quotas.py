@@ -83,10 +83,12 @@ class DailyQuotaCounter:
                 self._schedule_save(bucket)
 
     def release(self, project_id: str, amounts: Mapping[str, int]) -> None:
-        """Count amounts no more, as what they were counted for was refused."""
+        """Count amounts no more, as what they were counted for was refused, also where they are saved already."""
         for name, amount in amounts.items():
-            if (count := self._known.get(build_day_bucket_name(name, project_id))) is not None:
+            bucket = build_day_bucket_name(name, project_id)
+            if amount and (count := self._known.get(bucket)) is not None:
                 count.unsaved -= amount
+                self._schedule_save(bucket)
 
     async def read_usage(self, project_id: str, name: str) -> SingleQuotaUsage:
         """Return how much of a quota a project has used, by a read that saves what this process has counted."""
@@ -95,7 +97,7 @@ class DailyQuotaCounter:
 
     async def save_all(self) -> None:
         """Save what is not saved yet, as this process stops."""
-        unsaved = [bucket for bucket, count in self._known.items() if count.unsaved > 0]
+        unsaved = [bucket for bucket, count in self._known.items() if count.unsaved]
         await asyncio.gather(*map(self._shared_saves.read_anew, unsaved), return_exceptions=True)
 
     async def _get_or_read_count(self, bucket: str) -> _DayCount:
@@ -113,7 +115,7 @@ class DailyQuotaCounter:
     async def _save_until_nothing_is_left(self, bucket: str) -> None:
         pause_seconds = SAVE_SECONDS
         try:
-            while self._known[bucket].unsaved > 0:
+            while self._known[bucket].unsaved:
                 await asyncio.sleep(pause_seconds)
                 try:
                     await self._shared_saves.read_anew(bucket)
@@ -126,7 +128,7 @@ class DailyQuotaCounter:
 
     async def _save_and_read(self, bucket: str) -> _DayCount:
         count = self._known.get(bucket)
-        amount = max(0, count.unsaved) if count else 0
+        amount = count.unsaved if count else 0
         saved, resets_seconds = await self._limiter.spend_and_read(SpendingBeyondLimit(bucket, amount, DAY_SECONDS))
         if count is None:
             count = self._known.setdefault(bucket, _DayCount(saved, resets_seconds, time.monotonic()))
@@ -136,7 +138,7 @@ class DailyQuotaCounter:
         return count
 
     def _drop_longest_unused_without_unsaved(self) -> None:
-        saved = (bucket for bucket, count in self._known.items() if count.unsaved <= 0 and bucket not in self._saving)
+        saved = (bucket for bucket, count in self._known.items() if not count.unsaved and bucket not in self._saving)
         for bucket in [*islice(saved, max(0, len(self._known) - COUNTS_MAX))]:
             del self._known[bucket]
 

@@ -122,6 +122,19 @@ async def test_a_process_that_stops_saves_what_failed(
     assert limiter.count("prj_1") == 1
 
 
+async def test_what_is_refused_after_it_was_saved_is_given_back(
+    limiter: CountingLimiter, counter: DailyQuotaCounter
+) -> None:
+    """To every process: the refusal took longer than the pause between saves."""
+    await count(counter, "prj_1")
+    await limiter.wait_until_asked(times=2)
+    await asyncio.sleep(0)
+    counter.release("prj_1", {QUOTA: 1})
+    await counter.save_all()
+
+    assert limiter.count("prj_1") == 0
+
+
 async def test_an_outage_behind_the_count_gives_it_back(
     limiter: CountingLimiter, counter: DailyQuotaCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
