@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from pydantic import JsonValue
@@ -21,10 +22,18 @@ class HousekeepingWorkflow:
 
     @workflow.run
     async def run(self, input_: HousekeepingActivityNamesInput) -> HousekeepingResultsByActivity:
-        """Call one activity after the other."""
+        """Call one activity after the other, also after one that failed; fail with the first failure."""
+        failures: list[ActivityError] = []
         for name in input_.activities:
-            # By name: this workflow serves all systems and imports the activities of none.
-            self._removed[name] = await workflow.execute_activity(name, **HOUSEKEEPING)
+            try:
+                # By name: this workflow serves all systems and imports the activities of none.
+                self._removed[name] = await workflow.execute_activity(name, **HOUSEKEEPING)
+            except ActivityError as error:
+                if is_cancelled_exception(error):
+                    raise
+                failures.append(error)
+        if failures:
+            raise failures[0]
         return HousekeepingResultsByActivity(removed=self._removed)
 
     @workflow.query(name="status")
