@@ -224,15 +224,16 @@ async def claim_idempotency_key(
 
     Waits for another transaction that claims the same key and is not committed yet.
     """
-    created = insert(IdempotencyKey).values(
+    claimed = insert(IdempotencyKey).values(
         project_id=project_id, key=key, fingerprint=claim.fingerprint, task_id=claim.task_id
     )
-    holder = select(IdempotencyKey.fingerprint, IdempotencyKey.task_id).where(
-        IdempotencyKey.project_id == project_id, IdempotencyKey.key == key
+    # One statement, which changes nothing of a row that is there: housekeeping may delete it before a second one.
+    claimed = claimed.on_conflict_do_update(
+        index_elements=["project_id", "key"], set_={"task_id": IdempotencyKey.task_id}
     )
     async with database.session() as session:
-        await session.exec(created.on_conflict_do_nothing())
-        return IdempotencyClaim(*(await session.exec(holder)).one())
+        holder = await session.exec(claimed.returning(col(IdempotencyKey.fingerprint), col(IdempotencyKey.task_id)))
+        return IdempotencyClaim(*holder.one())
 
 
 async def purge_idempotency_keys(database: Database, before: datetime, limit: int) -> int:

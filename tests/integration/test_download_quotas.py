@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from pydantic import Field
@@ -17,13 +18,14 @@ from api.http.routes import Call, RouteAccess, Routes
 from domain.downloads.models import DownloadSpec
 from domain.faults import Invalid
 from domain.quotas import DownloadQuotaLimits, QuotaLimits
-from infra.database import Database
+from infra.database import Database, Session
 from infra.settings import Settings
 from stores.downloads.quotas import release_slots_and_count_file_size, take_active_slots_beyond_quota
 from tests.support.api import ApiClient, Reply, running_api
 
 pytestmark = pytest.mark.stack
 
+PURGE_UNLOCKED = "DELETE FROM idempotency_keys WHERE ctid IN (SELECT ctid FROM idempotency_keys FOR UPDATE SKIP LOCKED)"
 PROJECT = QuotaLimits(
     downloads_per_minute=6, downloads_active=4, download_bytes_per_day=1_000, download_rows_per_day=100
 )
@@ -314,3 +316,23 @@ async def test_who_only_asks_is_told_how_the_quotas_stand(settings: Settings, da
     assert 0 < back["downloads_per_minute"] <= 61
     assert back["downloads_active"] is back["operator_download_bytes_per_day"] is None
     assert [quota["used"] for quota in stranger.body["quotas"]] == [0, 0, 0, 0]
+
+
+async def test_a_claim_holds_though_its_key_is_purged_at_that_moment(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Housekeeping may delete the row between two statements."""
+    mark = creation.fingerprint_request(SubmissionRequest())
+    await creation.claim_idempotency_key(database, "prj", "key-1", mark, "dl_1")
+    housekeeping = Database(database.settings)
+    run = Session.exec
+
+    async def run_and_purge(self: Session, *arguments: Any, **options: Any) -> Any:
+        result = await run(self, *arguments, **options)
+        async with housekeeping.connection() as connection:
+            await connection.execute(PURGE_UNLOCKED)
+        return result
+
+    monkeypatch.setattr(Session, "exec", run_and_purge)
+    assert await creation.claim_idempotency_key(database, "prj", "key-1", mark, "dl_2") == "dl_1"
+    await housekeeping.close()
