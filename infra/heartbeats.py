@@ -57,8 +57,8 @@ async def send_heartbeats_during_block(
         if standby is not None:
             _standbys.discard(standby)
         task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        # To await the task itself would take a cancellation of the activity that comes meanwhile for the task's own.
+        await asyncio.wait([task])
 
 
 @dataclass(eq=False)
