@@ -23,6 +23,8 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 APPLICATION: Final = "haulage backup"
 LOCK_TIMEOUT_SECONDS: Final = 20
+BLOCK_MAX_SECONDS: Final = 60
+"""After this PostgreSQL lets Temporal write again, though the process that keeps it from writing was suspended."""
 READ_BYTES: Final = 1024 * 1024
 GAP: Final = 1_000_000_000
 """More ids than an installation gives out between a backup and its loss."""
@@ -95,13 +97,27 @@ async def block_temporal_writes(settings: DatabaseSettings) -> AsyncIterator[boo
     """Keep Temporal from changing workflows while the block runs: each such write reads a row of `shards`.
 
     Yields False for its database of visibility, which has no such table.
+
+    Raises:
+        Conflict: The block took so long that Temporal wrote before its end.
     """
-    async with open_connection_without_limits(settings) as connection, connection.transaction():
+    async with open_connection_without_limits(settings) as connection:
+        await connection.execute("BEGIN")
         has_shards = bool(await connection.fetchval("SELECT to_regclass('public.shards') IS NOT NULL"))
         if has_shards:
             await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
+            await connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{BLOCK_MAX_SECONDS}s'")
             await connection.execute("LOCK TABLE shards IN EXCLUSIVE MODE")
         yield has_shards
+        try:
+            await connection.execute("COMMIT")
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+            raise Conflict(
+                "backup_held_up",
+                f"The backup kept Temporal from writing for more than {BLOCK_MAX_SECONDS} s, so that it writes again: "
+                "what was copied is not of one moment.",
+                "Remove the folder and run the backup again; do not suspend it.",
+            ) from error
 
 
 async def begin_snapshot_and_get_time(connection: Connection) -> datetime:

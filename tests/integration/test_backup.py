@@ -36,7 +36,7 @@ from stores.tables.shared import Delivery, Project
 from stores.tables.tasks import OpenLaneHead, TaskType
 from stores.tables.transfers import TransferJobTimesRow, TransferShard, TransferTarget
 from tests.support.stack import own_database
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 from workflows.tasks import handle as lanes
 
 pytestmark = pytest.mark.stack
@@ -196,6 +196,20 @@ async def test_temporal_writes_nothing_while_its_moment_is_chosen(empty_database
             with pytest.raises(asyncpg.LockNotAvailableError):
                 await temporals.execute("SELECT range_id FROM shards FOR SHARE")
         assert await temporals.fetchval("SELECT range_id FROM shards FOR SHARE") == 1
+
+
+async def test_temporal_writes_again_though_the_backup_is_suspended(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its moment is over after a while; the backup then fails, as it may have missed what was written."""
+    monkeypatch.setattr(table_copies, "BLOCK_MAX_SECONDS", 1)
+    settings = DatabaseSettings(url=SecretStr(empty_database_url))
+    async with table_copies.open_connection_without_limits(settings) as temporals:
+        await temporals.execute("CREATE TABLE shards (range_id int); INSERT INTO shards VALUES (1)")
+        await temporals.execute(f"SET lock_timeout = '{PATIENCE_SECONDS}s'")
+        with pytest.raises(Conflict, match="is not of one moment"):
+            async with table_copies.block_temporal_writes(settings):
+                assert await temporals.fetchval("SELECT range_id FROM shards FOR SHARE") == 1
 
 
 async def test_a_row_of_temporals_schema_is_replaced_by_that_of_the_backup(
