@@ -109,13 +109,23 @@ class RequestPermits:
         self._batch = 1
         self._left = 0
         self._good_until = -math.inf
+        self._room_at = -math.inf
+        """When the request whose turn it is expects a permit."""
         self._turn = asyncio.Lock()
 
     async def wait_for_permit(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
         """Wait for one permit; raises PlatformBusy if that would take longer: then a timer of the workflow waits."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + patience_seconds
-        async with self._turn:
+        # The request whose turn it is may wait for as long as a report does, which is longer than a slice can.
+        if self._turn.locked() and (room_in := self._room_at - clock()) > patience_seconds:
+            raise self._build_rate_used_up(room_in)
+        try:
+            async with asyncio.timeout_at(max(deadline, clock() + HELD_MAX_SECONDS)):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise self._build_rate_used_up(max(self._room_at - clock(), SHORTEST_WAIT_SECONDS)) from None
+        try:
             if self._left and clock() < self._good_until:
                 self._left -= 1
                 return
@@ -125,8 +135,11 @@ class RequestPermits:
             while wait_seconds := await self._take_permits_or_get_wait_seconds():
                 if clock() + wait_seconds > deadline:
                     raise self._build_rate_used_up(wait_seconds)
+                self._room_at = clock() + wait_seconds
                 await asyncio.sleep(wait_seconds)
             self._left -= 1
+        finally:
+            self._turn.release()
 
     async def _take_permits_or_get_wait_seconds(self) -> float:
         """Take a batch, or else one; return how long to wait if even that is not available."""
