@@ -175,19 +175,12 @@ class WindowReader:
         return self.contents
 
     async def _read_once_and_check_end(self) -> None:
-        total = await self._count_rows_or_raise_too_many()
-        passes = PagingPassHistory(has_totals=False, may_stir=True)
-        listing, verdict = await self._read_all_pages_once(total), PagingPassVerdict.AGAIN
-        while listing.may_hold_page_of_other_request:
-            verdict = passes.add_pass(None, listing.ids, None, is_doubtful=True)
-            if verdict is not PagingPassVerdict.AGAIN:
-                break
-            listing = await self._read_all_pages_once(total)
-        if verdict is PagingPassVerdict.UNSTABLE:
-            raise self._build_unstable_failure(passes.done)
-        await self._require_complete_window(listing, total)
+        await self._read_passes(is_clean_pass_enough=True)
 
     async def _read_until_confirmed(self) -> None:
+        await self._read_passes(is_clean_pass_enough=False)
+
+    async def _read_passes(self, *, is_clean_pass_enough: bool) -> None:
         capability = self._connector.capability
         passes = PagingPassHistory(
             has_totals=capability.total is not None, may_stir=capability.query.field is FilteredTimestamp.CREATED
@@ -195,11 +188,13 @@ class WindowReader:
         total, verdict = await self._count_rows_or_raise_too_many(), PagingPassVerdict.AGAIN
         while verdict is PagingPassVerdict.AGAIN:
             before, listing = total, await self._read_all_pages_once(total)
+            if is_clean_pass_enough and self._is_clean(listing, total):
+                break
             total = self.contents.total = await self._connector.fetch_row_count(self._window)
             verdict = passes.add_pass(
-                before,
+                self._get_exact_total(before),
                 listing.ids,
-                total,
+                self._get_exact_total(total),
                 repeated=listing.repeated,
                 is_unsorted=listing.is_unsorted,
                 is_doubtful=listing.may_hold_page_of_other_request,
@@ -207,6 +202,20 @@ class WindowReader:
         if verdict is PagingPassVerdict.UNSTABLE:
             raise self._build_unstable_failure(passes.done)
         await self._require_complete_window(listing, total)
+
+    def _is_clean(self, listing: _PassListing, total: int | None) -> bool:
+        """Return whether a pass lists as many orders as the platform counts, and nothing else speaks against it."""
+        return (
+            not listing.is_unsorted
+            and not listing.may_hold_page_of_other_request
+            and len(set(listing.ids)) >= (self._get_exact_total(total) or 0)
+        )
+
+    def _get_exact_total(self, total: int | None) -> int | None:
+        """Return a total; None where it is so large that the platform no longer counts exactly."""
+        declared = self._connector.capability.total
+        is_capped = declared is not None and declared.max is not None and total is not None and total >= declared.max
+        return None if is_capped else total
 
     async def _require_complete_window(self, listing: _PassListing, total: int | None) -> None:
         """Check that the platform did not stop at an undeclared limit; a smaller window may stay below it."""
@@ -244,7 +253,7 @@ class WindowReader:
             self.contents.copies,
             self.contents.largest_page,
             listing.sequence,
-            total,
+            self._get_exact_total(total),
             is_doubted=listing.identical_pages_error is not None,
         )
 

@@ -21,7 +21,7 @@ from clients.platforms import (
     TooManyRows,
     WrongTimeZone,
 )
-from domain.orders.capability import FilteredTimestamp, PlatformOrder
+from domain.orders.capability import FilteredTimestamp, PlatformOrder, TotalCall
 from domain.orders.confirmation import PASSES_MAX
 from domain.orders.windows import TimeWindow
 from sims.platforms import checker
@@ -204,6 +204,32 @@ def list_passes(
         yield OrderPage(0, orders, b"", window.end, total, outside, 0)
 
     monkeypatch.setattr(here.connector, "iterate_pages", iterate_pages)
+
+
+async def count_ten(_: TimeWindow) -> int:
+    """Ten rows."""
+    return 10
+
+
+async def test_a_sweep_that_lists_fewer_orders_than_are_counted_reads_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it misses is not missed for ever: a slice is swept once."""
+    async with running_connector(orders=1) as here:
+        window = here.window(600)
+        list_passes(here, window, [range(9), range(10)], 0, monkeypatch)
+        monkeypatch.setattr(here.connector, "fetch_row_count", count_ten)
+        contents = await WindowReader(here.connector, window, None).read_in_one_pass_and_check_end()
+    assert (len(contents.copies), contents.passes) == (10, 2)
+
+
+async def test_a_total_that_counts_no_further_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A platform that counts and lists ten at most has not said that there are ten."""
+    total = TotalCall(value="$.total", max=10)
+    async with running_connector(PLAIN.model_copy(update={"total": total}), orders=1) as here:
+        window = here.window(600)
+        list_passes(here, window, [range(10), range(10)], 0, monkeypatch)
+        monkeypatch.setattr(here.connector, "fetch_row_count", count_ten)
+        contents = await WindowReader(here.connector, window, None).read_passes_until_confirmed()
+    assert contents.passes == 2
 
 
 async def test_whether_the_filter_is_ignored_is_seen_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
