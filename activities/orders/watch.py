@@ -15,6 +15,7 @@ from domain.orders.activity_models import AlarmsToAnnounce, PlatformAlarm, Platf
 from domain.orders.slices import BACKFILL_TERMINATED
 from infra import log, outages, starts
 from infra.database import Database
+from infra.heartbeats import send_heartbeats_during_block
 from infra.housekeeping import remove_in_batches_within_time
 from infra.limits import DatabaseLimiter
 from services.services import Services
@@ -68,16 +69,15 @@ class OverdueScanActivities:
 
     async def _report_stale_slices(self) -> list[PlatformAlarm]:
         """Mark slices that take too long as reported, and return their alarms."""
-        overdue = await health.list_slices_claimed_too_long_ago(self._database, self._stale_after, SLICES_AT_ONCE)
+        waiting = await health.list_platforms_with_stale_unbegun_slices(self._database, self._stale_after)
+        paused = [each for each in waiting if await is_platform_paused(self._engine, self._database, each)]
+        overdue = await health.list_slices_claimed_too_long_ago(
+            self._database, self._stale_after, SLICES_AT_ONCE, not_begun_by=paused
+        )
         lost = [each for each in overdue.slices if await self._has_reread_without_running_workflow(each)]
         for each in lost:
             await health.record_stale_reread_as_failed(self._database, each)
-        late = [
-            each
-            for each in overdue.slices
-            if each not in lost and not await self._is_unbegun_because_platform_is_paused(each)
-        ]
-        ids = [each.slice_id for each in late]
+        ids = [each.slice_id for each in overdue.slices if each not in lost]
         reported, platforms = await health.mark_stale_slices_as_reported(self._database, overdue, ids)
         alarms = []
         for each in overdue.slices:
@@ -102,11 +102,6 @@ class OverdueScanActivities:
         """Return whether a slice is to be read again and no workflow does so any more."""
         workflow_id = names.build_slice_workflow_id(stale.platform, stale.window, names.REDO_SUFFIX)
         return stale.reread_since is not None and not await is_workflow_running(self._engine, workflow_id)
-
-    async def _is_unbegun_because_platform_is_paused(self, stale: StaleSlice) -> bool:
-        """Return whether a slice is not begun because its platform is paused."""
-        is_begun = stale.attempts or stale.reread_since is not None
-        return not is_begun and await is_platform_paused(self._engine, self._database, stale.platform)
 
 
 async def is_platform_paused(engine: Client, database: Database, platform: str) -> bool:
@@ -183,8 +178,8 @@ class OrderHousekeeping:
 
     async def _delete_objects_older_than(self, prefix: str, days: int) -> int:
         before = datetime.now(UTC) - timedelta(days=days)
-        past = [each.key for each in await self._objects.list(prefix) if each.modified < before]
-        for key in past:
-            await self._objects.delete(key)
-            activity.heartbeat()
+        async with send_heartbeats_during_block():
+            past = [each.key for each in await self._objects.list(prefix) if each.modified < before]
+            for key in past:
+                await self._objects.delete(key)
         return len(past)

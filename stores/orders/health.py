@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sqlalchemy import ColumnElement, update
-from sqlmodel import and_, col, func, or_, select
+from sqlmodel import and_, col, func, not_, or_, select
 
 from domain.orders.activity_models import PlatformFaultInput, ServedPlatformsResult
 from domain.orders.slices import SLICE_TERMINATED
@@ -161,13 +161,30 @@ class OverdueSlices:
     """Slices claimed before this take too long."""
 
 
-async def list_slices_claimed_too_long_ago(database: Database, stale_after: timedelta, limit: int) -> OverdueSlices:
-    """List the oldest slices that take longer than `stale_after` and are not reported yet."""
+async def list_platforms_with_stale_unbegun_slices(database: Database, stale_after: timedelta) -> list[str]:
+    """List the platforms with slices that take longer than `stale_after` and that no attempt has begun."""
+    async with database.session() as session:
+        before = await ledger.read_database_time(session) - stale_after
+        unbegun = _build_stale_condition(before), _build_unbegun_condition()
+        return list(await session.exec(select(OrderSlice.platform).where(*unbegun).distinct()))
+
+
+async def list_slices_claimed_too_long_ago(
+    database: Database, stale_after: timedelta, limit: int, *, not_begun_by: Sequence[str]
+) -> OverdueSlices:
+    """List the oldest slices that take longer than `stale_after` and are not reported yet.
+
+    Args:
+        not_begun_by: Platforms that begin no slice: their unbegun ones are left out, so that they fill no list.
+    """
     async with database.session() as session:
         now = await ledger.read_database_time(session)
         oldest = (
             select(OrderSlice)
-            .where(_build_stale_condition(now - stale_after))
+            .where(
+                _build_stale_condition(now - stale_after),
+                not_(and_(col(OrderSlice.platform).in_(not_begun_by), _build_unbegun_condition())),
+            )
             .order_by(col(OrderSlice.claimed_at))
             .limit(limit)
         )
@@ -216,6 +233,10 @@ def _build_stale_condition(before: datetime) -> ColumnElement[bool]:
         or_(is_open, col(OrderSlice.reread_since) < before),
         col(OrderSlice.stale_told_at).is_(None),
     )
+
+
+def _build_unbegun_condition() -> ColumnElement[bool]:
+    return and_(col(OrderSlice.attempts) == 0, col(OrderSlice.reread_since).is_(None))
 
 
 _SLICES: Final = """

@@ -9,6 +9,7 @@ import pytest
 from sqlmodel import col, func, update
 from temporalio.testing import ActivityEnvironment
 
+from activities.orders import watch
 from activities.orders.watch import OverdueScanActivities
 from domain.orders import names
 from domain.orders.activity_models import OrderWatchPatienceInput, PlatformAlarm
@@ -139,6 +140,31 @@ async def test_a_pause_excuses_what_was_not_begun(settings: Settings) -> None:
         assert await scan(orders) == []
         await orders.ask("POST", f"{PATH}/resume", json=SIGNED)
         assert [each.type for each in await scan(orders)] == ["orders.slice_stale"]
+
+
+async def test_what_a_pause_excuses_hides_no_other(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many slices a paused platform has not begun, and however old they are."""
+    monkeypatch.setattr(watch, "SLICES_AT_ONCE", 1)
+    async with running_orders(settings, queues=[names.QUEUE]) as orders:
+        orders.play(PlatformScenario(orders=0))
+        await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
+        start = (await orders.row()).created_at.replace(microsecond=0)
+        async with orders.services.database.session() as session:
+            for number, attempts in enumerate((0, 0, 10)):
+                begin = start + timedelta(minutes=10 * number)
+                session.add(
+                    OrderSlice(
+                        platform=NUMBER,
+                        start_at=begin,
+                        end_at=begin + timedelta(minutes=10),
+                        track="live",
+                        claimed_at=begin - timedelta(days=2),
+                        attempts=attempts,
+                    )
+                )
+
+        [alarm] = await scan(orders)
+        assert "10 attempts" in alarm.message
 
 
 @pytest.mark.parametrize("end", ["failed", "skipped", "split"])
