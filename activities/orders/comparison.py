@@ -51,6 +51,13 @@ def build_stored_order_version_frame(side: OrderVersions) -> pd.DataFrame:
     return build_order_version_frame((order_id, line.modified_at, line.version) for order_id, line in side.items())
 
 
+def compare_with_stored_orders(
+    platform: pd.DataFrame, stored: OrderVersions, stored_at_other_times: OrderVersions
+) -> PlatformStoredAndMissingOrderFrames:
+    """Compare what the platform lists with orders that are stored."""
+    return compare_orders(platform, *map(build_stored_order_version_frame, (stored, stored_at_other_times)))
+
+
 def compare_orders(
     platform: pd.DataFrame, stored: pd.DataFrame, stored_at_other_times: pd.DataFrame
 ) -> PlatformStoredAndMissingOrderFrames:

@@ -77,7 +77,9 @@ class ReportActivities:
 
         async with send_heartbeats_during_block():
             parts = [_build_part_key(params.folder, number) for number in range(params.after.number)]
-            platform = comparison.build_order_version_frame(await self._load_listed_orders(parts))
+            # Frames of a million orders take seconds, in which no slice of this worker would go on.
+            rows = await self._load_listed_orders(parts)
+            platform = await asyncio.to_thread(comparison.build_order_version_frame, rows)
             state = await platforms.load_platform_with_settings_in_own_transaction(
                 self._database, params.order.platform
             )
@@ -93,8 +95,7 @@ class ReportActivities:
             newer = await order_copies.load_versions_of_orders(
                 self._database, params.order.platform, ids - stored.keys()
             )
-            sides = (comparison.build_stored_order_version_frame(side) for side in (stored, newer))
-            compared = await asyncio.to_thread(comparison.compare_orders, platform, *sides)
+            compared = await asyncio.to_thread(comparison.compare_with_stored_orders, platform, stored, newer)
             only_here = None if is_filtered_by_creation(state) else len(compared.only_here)
             report = await self._build_report(params.order, compared, only_here)
             book = await asyncio.to_thread(comparison.render_workbook, report, compared)
