@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -116,7 +116,7 @@ class WorkersOfOnePlatform:
 
 
 async def serve_platforms(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Serve the platforms among these queues until *stop* is set; new platforms are picked up while it runs.
+    """Serve the platforms among these queues until *stop* is set, also new ones; those that were removed are left.
 
     A change of platforms or options notifies this process. It reads them every few seconds as well, as a notification
     is lost while there is no connection.
@@ -131,7 +131,10 @@ async def serve_platforms(services: Services, queues: Sequence[str], stop: async
         listening = group.create_task(_set_event_at_each_change_of_platforms(services, changed))
         while not stop.is_set():
             changed.clear()
-            for platform, threads in (await _load_threads_by_platform_or_empty_in_outage(services)).items():
+            found = await _load_threads_by_platform_or_none_in_outage(services)
+            if found is not None:
+                _leave_removed_platforms(counters, found, group)
+            for platform, threads in (found or {}).items():
                 if platform in counters:
                     counters[platform].threads.set_limit(threads)
                 elif platform in named or names.PLATFORM_QUEUES in queues:
@@ -144,9 +147,17 @@ async def serve_platforms(services: Services, queues: Sequence[str], stop: async
             await asyncio.wait([stopping, change], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             change.cancel()
         listening.cancel()
-        for counter in counters.values():
-            for worker in counter.workers:
-                group.create_task(worker.shutdown())
+        _leave_removed_platforms(counters, {}, group)
+
+
+def _leave_removed_platforms(
+    counters: dict[str, WorkersOfOnePlatform], found: Mapping[str, int], group: asyncio.TaskGroup
+) -> None:
+    """Begin to shut down the workers of platforms that are not found any more: each polls three queues."""
+    for platform in counters.keys() - found.keys():
+        for worker in counters.pop(platform).workers:
+            group.create_task(worker.shutdown())
+        _log.info("platform_left", platform=platform)
 
 
 async def _set_event_at_each_change_of_platforms(services: Services, changed: asyncio.Event) -> None:
@@ -155,13 +166,13 @@ async def _set_event_at_each_change_of_platforms(services: Services, changed: as
         changed.set()
 
 
-async def _load_threads_by_platform_or_empty_in_outage(services: Services) -> dict[str, int]:
-    """Return the configured threads by platform; empty while the database is out."""
+async def _load_threads_by_platform_or_none_in_outage(services: Services) -> dict[str, int] | None:
+    """Return the configured threads by platform; None while the database is out."""
     try:
         return await platforms.load_threads_by_platform(services.database)
     except DATABASE_ERRORS as error:
         _log.warning("platform_settings_read_failed", error=str(error))
-        return {}
+        return None
 
 
 def _build_worker(
