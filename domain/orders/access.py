@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from domain.orders.declarations import Parameters, PlatformDeclarationBase, Seconds, Text, TimeFormat
 
@@ -49,6 +50,9 @@ class AuthenticationMethod(StrEnum):
     """The MD5 of all parameters, sorted, between the secret: Taobao, Pinduoduo."""
 
 
+HEADER_NAME_OR_NONE: Final = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]*$"
+
+
 class PlatformAccess(PlatformDeclarationBase):
     """Which parts of an account's credentials a request carries, and where."""
 
@@ -57,7 +61,7 @@ class PlatformAccess(PlatformDeclarationBase):
         description="how a request shows whose it is: the token in a `header`, key and secret as `basic` "
         "authentication, or all parameters between the secret as one MD5 (`sorted_md5`)",
     )
-    header: Text = Field(default="", description="name of the header with the token")
+    header: Text = Field(default="", pattern=HEADER_NAME_OR_NONE, description="name of the header with the token")
     prefix: Text = Field(default="", description="stands before the token")
     key_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the key")
     token_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the token")
@@ -67,6 +71,15 @@ class PlatformAccess(PlatformDeclarationBase):
     renewal: TokenRenewal | None = Field(
         default=None, description="where the token is fetched, if the credentials hold a `refresh_token`"
     )
+
+    @model_validator(mode="after")
+    def _require_names_that_signing_needs(self) -> Self:
+        match self.signing:
+            case AuthenticationMethod.HEADER if not self.header:
+                raise ValueError("signing by `header` needs the name of the header")
+            case AuthenticationMethod.SORTED_MD5 if not (self.key_parameter and self.sign_parameter):
+                raise ValueError("signing by `sorted_md5` needs the names `key_parameter` and `sign_parameter`")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +136,12 @@ def add_authentication(
 def _sign_sorted_md5(
     access: PlatformAccess, credentials: Credentials, parameters: Mapping[str, str], now: datetime
 ) -> Mapping[str, str]:
-    whole = {
-        **parameters,
+    signed = {
         access.key_parameter: credentials.key,
         access.token_parameter: credentials.token.get_secret_value(),
         access.time_parameter: access.moments.format_time(now),
     }
+    whole = {**parameters, **{name: value for name, value in signed.items() if name}}
     secret = credentials.secret.get_secret_value()
     text = secret + "".join(f"{name}{whole[name]}" for name in sorted(whole)) + secret
     digest = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest().upper()
