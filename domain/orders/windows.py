@@ -10,6 +10,7 @@ Whatever is claimed is open until it is read and confirmed, or skipped with a re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -50,13 +51,17 @@ class TimeWindow(BaseModel):
         """Return whether a moment lies within the window."""
         return self.start <= moment < self.end
 
-    def with_overlap(self, overlap_seconds: int, longest_seconds: float | None = None) -> TimeWindow:
+    def with_overlap(
+        self, overlap_seconds: int, longest_seconds: float | None = None, least_seconds: float = 1
+    ) -> TimeWindow:
         """Return the window that is requested: it repeats the end of the one before, at most its own length of it.
 
         Where the platform limits the length of a query, a window that was claimed before the overlap was made longer
-        repeats only as much as the limit leaves.
+        repeats only as much as the limit leaves. One that is shorter than the platform takes repeats as much as it
+        lacks.
         """
         earlier = min(timedelta(seconds=overlap_seconds), self.duration)
+        earlier = max(earlier, timedelta(seconds=math.ceil(least_seconds)) - self.duration)
         if longest_seconds is not None:
             room = timedelta(seconds=longest_seconds) - self.duration
             earlier = max(timedelta(), min(earlier, room // SECOND * SECOND))

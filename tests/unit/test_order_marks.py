@@ -67,6 +67,13 @@ def test_a_repeated_beginning_stays_within_what_may_be_asked_for(
     assert claimed.is_longer_than(longest) == (asked > (longest or asked))
 
 
+def test_a_window_shorter_than_its_platform_takes_repeats_what_it_lacks() -> None:
+    """It was claimed before the record said so."""
+    assert window(1_000, 1_010).with_overlap(5, None, 60) == window(950, 1_010)
+    assert window(1_000, 1_010).with_overlap(5, 60, 59.5) == window(950, 1_010)
+    assert window(1_000, 1_100).with_overlap(5, None, 60) == window(995, 1_100)
+
+
 @pytest.mark.parametrize(("start", "end"), [(at(5), at(5)), (at(5), at(4)), (at(0), at(1) + timedelta(milliseconds=1))])
 def test_a_window_without_whole_seconds_is_refused(start: datetime, end: datetime) -> None:
     """Nothing is claimed that ends before it begins, or within a second."""
