@@ -13,6 +13,7 @@ from temporalio.exceptions import ApplicationError
 from activities.orders import slice_attempts
 from activities.orders.reading import NewestOrdersAndPagesOfWindow, WindowReader, WindowTooLarge
 from activities.orders.watch import is_platform_paused
+from activities.orders.window_checks import require_clock_not_put_back
 from clients.platforms import (
     AttemptTimeBudget,
     CredentialsRefused,
@@ -111,9 +112,8 @@ class OrderActivities:
     @activity.defn(name="order_settings")
     async def load_settings(self, params: PlatformInput) -> PlatformSettings:
         """Return the settings in force; read before each attempt, so that a change applies to the next."""
-        return (
-            await platforms.load_platform_with_settings_in_own_transaction(self._database, params.platform)
-        ).settings
+        state = await platforms.load_platform_with_settings_in_own_transaction(self._database, params.platform)
+        return state.settings
 
     @activity.defn(name="order_fail")
     async def record_failed_slice_or_sweep(self, params: FailSliceInput) -> AlarmsToAnnounce:
@@ -169,8 +169,9 @@ class PlatformActivities:
         try:
             connector = self.build_connector(state, budget=AttemptTimeBudget(answer_seconds=CLOCK_ANSWER_SECONDS))
             platform_now = await slice_attempts.fetch_platform_time(connector, state.row.skew_seconds)
+            require_clock_not_put_back(state.capability, platform_now, state.row.skew_seconds)
         except PlatformFailure as failure:
-            if params.records_failure and not isinstance(failure, CredentialsRefused):
+            if params.records_failure and not failure.is_local and not isinstance(failure, CredentialsRefused):
                 await self._record_first_clock_failure(params, failure)
             raise
         seen = await health.record_clock_skew_and_clear_failure(self._database, params.platform, platform_now)
@@ -198,7 +199,10 @@ class PlatformActivities:
         saver = slice_attempts.AnswerLogSaver(self._objects, params)
         async with send_heartbeats_during_block(saver.list_heartbeat_details, at_once=False):
             until = time.monotonic() + min(FURTHER_SECONDS, params.settings.timeout / 2)
-            with slice_attempts.convert_platform_failures(saver):
+            with (
+                slice_attempts.convert_platform_failures(saver),
+                slice_attempts.convert_outages_to_wait(params, saver),
+            ):
                 result = await self._take_and_read_slice_or_raise_attempt_failure(params, saver)
             further_done = (
                 await self._read_further_slices(params, until) if result.ending is SliceReadOutcome.DONE else 0
@@ -284,11 +288,11 @@ class PlatformActivities:
     ) -> ReadSliceResult:
         query = state.capability.query
         halves = params.window.split_in_halves(query.window_min_seconds) if may_split else None
-        reading = WindowReader(
-            connector,
-            params.window.with_overlap(params.settings.overlap, query.window_max_seconds),
-            params.settings.max_rows_per_slice if halves else None,
-        )
+        asked = params.window.with_overlap(params.settings.overlap, query.window_max_seconds, query.window_min_seconds)
+        if state.capability.is_in_hour_told_twice(asked.start, asked.end):
+            # Its halves would ask for the same whole hour.
+            halves = None
+        reading = WindowReader(connector, asked, params.settings.max_rows_per_slice if halves else None)
         try:
             contents = await (
                 reading.read_in_one_pass_and_check_end()
@@ -326,7 +330,9 @@ class PlatformActivities:
         """Fetch the details of listed orders that are not stored in this version yet."""
         if state.capability.detail is None:
             return copies
-        ours = await order_copies.list_ids_stored_at_least_as_new(self._database, state.account, copies)
+        ours = await order_copies.list_ids_stored_at_least_as_new(
+            self._database, state.account, copies, state.row.declared_revision
+        )
         return await reading.fetch_details_of_orders([copy for copy in copies if copy.order.order_id not in ours])
 
     async def _replace_slice_by_halves_and_build_result(

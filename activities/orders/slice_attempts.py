@@ -32,7 +32,7 @@ from domain.orders.capability import Capability, PagingByNumberCursorTokenOrLink
 from domain.orders.slices import SliceAttemptFailure, SliceFailureKind, SliceResumePoint
 from infra import log, metrics, outages
 from infra.objects import ObjectMissing, ObjectStore
-from stores.orders.attempts import SliceReadingResult
+from stores.orders.attempts import DeclarationChanged, SliceReadingResult
 from stores.orders.platforms import PlatformWithSettingsInForce
 
 
@@ -210,6 +210,8 @@ def convert_platform_failures(saver: AnswerLogSaver | None = None) -> Iterator[N
         yield
     except PlatformFailure as failure:
         raise to_application_error(to_attempt_failure(failure)) from None
+    except DeclarationChanged as changed:
+        raise to_application_error(_build_failure_to_read_again(changed)) from None
     except asyncio.CancelledError:
         details = activity.cancellation_details()
         if details is None or not details.worker_shutdown:
@@ -231,6 +233,48 @@ def convert_outages_to_lost_worker() -> Iterator[None]:
             raise
         fault = FaultRecord(code="worker_lost", message=outages.describe_outage(error), retryable=True)
         raise to_application_error(SliceAttemptFailure(kind=SliceFailureKind.CRASHED, fault=fault)) from None
+
+
+OUTAGE_WAIT_SECONDS: Final = 30.0
+"""Pause before a slice is tried again that could not be read because the database or the object store is out."""
+
+
+@contextmanager
+def convert_outages_to_wait(params: ReadSliceInput, saver: AnswerLogSaver) -> Iterator[None]:
+    """Turn an outage of this installation's components into a wait: however long it lasts, no slice fails by it."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, PlatformFailure) or not _is_outage_or_group_of_them(error):
+            raise
+        fault = FaultRecord(code="worker_lost", message=_describe_outage_or_first_of_group(error), retryable=True)
+        attempt = SliceAttemptFailure(
+            kind=SliceFailureKind.TOLD_TO_WAIT,
+            fault=fault,
+            wait_seconds=OUTAGE_WAIT_SECONDS,
+            is_own_limit=True,
+            resume_point=saver.resume_point or params.resume_point,
+        )
+        raise to_application_error(attempt) from None
+
+
+def _is_outage_or_group_of_them(error: BaseException) -> bool:
+    """Return whether an error reports an outage, or every part of a group of errors does."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_outage_or_group_of_them, error.exceptions))
+    return outages.is_outage(error)
+
+
+def _describe_outage_or_first_of_group(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return outages.describe_outage(error)
+
+
+def _build_failure_to_read_again(changed: DeclarationChanged) -> SliceAttemptFailure:
+    """Build the failure of an attempt whose reading does not count: the slice is read again at once."""
+    fault = FaultRecord(code="platform_failed", message=str(changed), hint="It is read again.", retryable=True)
+    return SliceAttemptFailure(kind=SliceFailureKind.TOLD_TO_WAIT, fault=fault, is_own_limit=True)
 
 
 def to_application_error(attempt: SliceAttemptFailure) -> ApplicationError:

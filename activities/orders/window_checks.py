@@ -26,6 +26,8 @@ LATE_MARGIN: Final = timedelta(minutes=1)
 """How long after its modification an order may be listed with it."""
 ZONE_STEP: Final = timedelta(minutes=15)
 ZONES_APART_MAX: Final = timedelta(hours=26)
+CLOCK_STEP, CLOCK_STEP_MARGIN = timedelta(minutes=30), timedelta(minutes=2)
+"""Clocks are put back at the end of summer time by one of these steps or more, give or take what an answer takes."""
 
 
 class WindowCompleteness(Enum):
@@ -212,3 +214,25 @@ def _are_orders_from_another_zone(orders: list[PlatformOrder], bounds: Inclusive
     nearest, farthest = max(times) - bounds.last, min(times) - bounds.first
     shift = -(-nearest // ZONE_STEP) * ZONE_STEP
     return timedelta() != shift <= farthest and abs(shift) <= ZONES_APART_MAX
+
+
+def require_clock_not_put_back(
+    capability: Capability, platform_now: datetime, skew_before_seconds: float | None
+) -> None:
+    """Require that a clock that tells local times by a fixed offset is not put back, as at the end of summer time.
+
+    Raises:
+        WrongTimeZone: It tells hours again that were claimed already: orders of the second time would be left out.
+    """
+    clock = capability.clock
+    if skew_before_seconds is None or clock.value is None or not clock.moments.is_local_by_fixed_offset:
+        return
+    put_back = timedelta(seconds=skew_before_seconds) - (platform_now - datetime.now(UTC))
+    steps = round(put_back / CLOCK_STEP)
+    if steps > 0 and abs(put_back - steps * CLOCK_STEP) < CLOCK_STEP_MARGIN:
+        raise WrongTimeZone(
+            f"The clock of the platform was put back by {steps * CLOCK_STEP}, to {platform_now.isoformat()}: it tells "
+            "times again whose orders were read already.",
+            "Name the zone of its times in its record (`zone` in place of `zone_minutes`), then backfill the time that "
+            "was told twice. Where it was only set right, send its record with any change.",
+        )

@@ -169,7 +169,7 @@ async def start_report(call: Call, path: PlatformPath, body: ReportRequest) -> R
     """
     async with call.services.database.session() as session:
         state = await platforms.load_platform_with_settings(session, path.platform)
-    row, zone_minutes = state.row, state.capability.zone_minutes
+    row, zone_minutes = state.row, state.capability.compute_zone_minutes(body.day)
     window = days.find_comparable_part_of_day(body.day, zone_minutes, ledger.build_watermarks(row), state.platform_now)
     order = ReportInput(
         platform=path.platform,

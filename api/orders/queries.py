@@ -88,7 +88,7 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
     return PlatformResponse(
         **responses.build_platform_fields(row, counts.get(row.platform, OpenAndFailedSliceCounts())),
         platform_now=platform_now,
-        zone_minutes=state.capability.zone_minutes,
+        zone_minutes=state.capability.compute_zone_minutes(state.platform_now.date()),
         skew_seconds=row.skew_seconds,
         clock_fault=_parse_stored_fault(row.clock_fault),
         credentials_fault=_parse_stored_fault(row.credentials_fault),

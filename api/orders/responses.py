@@ -68,7 +68,7 @@ class PlatformResponse(ListedPlatformResponse):
     """A platform in full."""
 
     platform_now: AwareDatetime | None = Field(description="the platform's clock")
-    zone_minutes: int = Field(description="how far its own zone is before UTC; reports are made of the days there")
+    zone_minutes: int = Field(description="how far its own zone is before UTC today; reports are of the days there")
     skew_seconds: float | None = Field(description="how far that is before ours")
     clock_fault: FaultRecord | None = Field(description="why its clock cannot be read")
     credentials_fault: FaultRecord | None = Field(description="why they are refused")

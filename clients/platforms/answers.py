@@ -102,15 +102,15 @@ class OrderParser:
         read, first, last = self._parse_order_and_whether_dated, bounds.first, bounds.last
         orders, undated = [], 0
         for text in raw:
-            order, is_dated = read(text, first)
+            order, is_dated = read(text, first, asked_at)
             orders.append(order)
             undated += not is_dated
         outside = sum(not first <= order.modified_at <= last for order in orders)
         return OrderPage(number, orders, answer.body, asked_at, self.parse_total(answer, values), outside, undated)
 
-    def parse_order(self, text: msgspec.Raw, undated_as: datetime) -> PlatformOrder:
+    def parse_order(self, text: msgspec.Raw, undated_as: datetime, asked_at: datetime) -> PlatformOrder:
         """Parse an order that was requested by its id."""
-        return self._parse_order_and_whether_dated(text, undated_as)[0]
+        return self._parse_order_and_whether_dated(text, undated_as, asked_at)[0]
 
     def insert_details_into_raw_order(self, part: PlatformOrder, name: str, details: bytes) -> PlatformOrder:
         """Return a listed order with a part of its details; everything else stays the text that was received."""
@@ -151,14 +151,16 @@ class OrderParser:
             )
         return number
 
-    def _parse_order_and_whether_dated(self, text: msgspec.Raw, undated_as: datetime) -> tuple[PlatformOrder, bool]:
+    def _parse_order_and_whether_dated(
+        self, text: msgspec.Raw, undated_as: datetime, asked_at: datetime
+    ) -> tuple[PlatformOrder, bool]:
         try:
             root = self._row.decode_root(text)
             if root is None:
                 raise UnreadableJson("null")
             modified = self._modified(root)
             is_dated = modified is not None and modified != ""
-            moment = self._moment(modified) if is_dated else undated_as
+            moment = self._moment(modified, asked_at) if is_dated else undated_as
         except (UnreadableJson, ValueError, OverflowError) as error:
             raise self._build_unreadable_failure(text, str(error)) from None
         order_id, account = self._id(root), self._account

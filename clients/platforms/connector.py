@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 from urllib.parse import urljoin
 
@@ -80,7 +80,8 @@ class PlatformConnector:
         )
         text = response.values[_TIME]
         try:
-            moment = clock.moments.build_time_parser()(text)
+            # Of an hour that is told twice, the time that is nearer to ours.
+            moment = clock.moments.build_time_parser()(text, datetime.now(UTC) + timedelta(minutes=30))
         except (TypeError, ValueError, OverflowError):
             raise InconsistentAnswers(
                 f"{self._client} told the time {text!r} at {clock.path}.", "Mend its record."
@@ -173,7 +174,7 @@ class PlatformConnector:
             )
         if detail.into:
             return self._rows.insert_details_into_raw_order(part, detail.into, row), response.asked_at
-        whole = self._rows.parse_order(row, part.modified_at)
+        whole = self._rows.parse_order(row, part.modified_at, response.asked_at)
         if whole.order_id != order_id:
             raise InconsistentAnswers(
                 f"{self._client} told order {whole.order_id} when asked for {order_id}.",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 from pydantic import Field, model_validator
@@ -56,6 +56,10 @@ class FilteredTimestamp(StrEnum):
     MODIFIED = "modified"
 
 
+NEWEST_MAX_SECONDS: Final = 2_592_000
+"""As long as the longest `settle_lag`, which may not be shorter than what a platform does not answer yet."""
+
+
 class OrderQuery(PlatformDeclarationBase):
     """How the orders of a window are queried."""
 
@@ -72,7 +76,9 @@ class OrderQuery(PlatformDeclarationBase):
     moments: TimeFormat = Field(default=TimeFormat(), description="how both are written")
     window_min_seconds: Seconds = Field(default=1, description="shortest window that may be asked for")
     window_max_seconds: Seconds | None = Field(default=None, description="longest window that may be asked for")
-    newest_seconds: float = Field(default=0, ge=0, description="an end is refused that is younger than that")
+    newest_seconds: float = Field(
+        default=0, ge=0, le=NEWEST_MAX_SECONDS, description="an end is refused that is younger than that"
+    )
     history_seconds: Seconds | None = Field(default=None, description="how far back orders are told")
 
 
@@ -196,10 +202,13 @@ class Capability(PlatformDeclarationBase):
             JsonReader(paths)
         return self
 
-    @property
-    def zone_minutes(self) -> int:
-        """Offset from UTC of the zone in which the platform writes times that name none."""
-        return self.rows.moments.zone_minutes or self.query.moments.zone_minutes
+    def compute_zone_minutes(self, day: date) -> int:
+        """Return the offset from UTC, at the beginning of a day, of the zone in which the platform writes times."""
+        for moments in (self.rows.moments, self.query.moments):
+            if moments.zone is not None or moments.zone_minutes:
+                offset = datetime.combine(day, time(), moments.timezone).utcoffset() or timedelta()
+                return offset // timedelta(minutes=1)
+        return 0
 
     def build_page_paths(self) -> Paths:
         """Paths and types of the values that are read from each page."""
@@ -253,17 +262,31 @@ class Capability(PlatformDeclarationBase):
     def compute_query_bounds(self, start: datetime, end: datetime) -> tuple[datetime, datetime]:
         """Return the narrowest inclusive bounds that leave out no order of [start, end).
 
+        A bound within an hour that is told twice is moved out of it.
+
         Where the platform keeps finer times than a query can name, the last instant before `end` lies between two that
         can be named: then the later one is used.
         """
         asked, kept = self.query.moments.resolution, self.rows.moments.resolution
-        first = start if self.query.start_inclusive else start - kept
-        last = end - kept if self.query.end_inclusive else end
-        return _floor_to_resolution(first, asked), _ceil_to_resolution(last, asked)
+        first = _floor_to_resolution(start if self.query.start_inclusive else start - kept, asked)
+        last = _ceil_to_resolution(end - kept if self.query.end_inclusive else end, asked)
+        # Where clocks are put back, a bound within the hour that is told twice may be read as either of its times.
+        before, after = self.query.moments.find_hour_told_twice(first), self.query.moments.find_hour_told_twice(last)
+        return (before[0] if before else first), (after[1] if after else last)
+
+    def is_in_hour_told_twice(self, start: datetime, end: datetime) -> bool:
+        """Return whether a query for [start, end) asks for a whole hour that is told twice, however short it is."""
+        return any(self.query.moments.find_hour_told_twice(each) for each in (start, end))
 
     def compute_latest_answerable_window_end(self, now: datetime) -> datetime:
-        """Return the latest end of a window that the platform answers at this time of its clock."""
-        return _floor_to_resolution(now - timedelta(seconds=self.query.newest_seconds), self.query.moments.resolution)
+        """Return the latest end of a window that the platform answers at this time of its clock.
+
+        An hour that is told twice is asked for when it is over: before that, no query tells its two halves apart.
+        """
+        moments = self.query.moments
+        end = _floor_to_resolution(now - timedelta(seconds=self.query.newest_seconds), moments.resolution)
+        doubled = moments.find_hour_told_twice(end)
+        return doubled[0] if doubled else end
 
 
 def _parse_paths(paths: Mapping[str, tuple[str | None, Any]]) -> Paths:

@@ -16,7 +16,10 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from domain.faults import Invalid
 from domain.orders import windows
 from domain.orders.capability import Capability
-from domain.orders.declarations import VERSION_PATTERN
+from domain.orders.declarations import BURST_RETURNS_MAX_SECONDS, VERSION_PATTERN
+
+HOURS_TOLD_TWICE_SECONDS: Final = 3 * 3_600
+"""How much longer a query is whose bounds lie in an hour that is told twice."""
 
 DEFAULT_LEVEL: Final = "default"
 """The level of the configuration that all platforms share, in place of a platform's number."""
@@ -209,12 +212,15 @@ def require_workable_settings(
     """
     query, paging = capability.query, capability.paging
     asked = settings.interval + settings.overlap
+    if query.moments.zone is not None:
+        asked += HOURS_TOLD_TWICE_SECONDS
     if query.window_max_seconds is not None and asked > query.window_max_seconds:
         raise _build_config_fault(
             platform,
             "interval",
-            f"interval {settings.interval} s with overlap {settings.overlap} s asks for {asked} s at a time; "
-            f"{capability.kind} allows at most {query.window_max_seconds:.0f} s",
+            f"interval {settings.interval} s with overlap {settings.overlap} s asks for {asked} s at a time"
+            + ("" if query.moments.zone is None else ", with the hour that is told twice when clocks are put back")
+            + f"; {capability.kind} allows at most {query.window_max_seconds:.0f} s",
         )
     if settings.interval < query.window_min_seconds:
         raise _build_config_fault(
@@ -253,6 +259,13 @@ def require_workable_settings(
 
 def _require_allowed_rate(platform: str, settings: PlatformSettings, capability: Capability) -> None:
     rate = capability.rate
+    if settings.burst > settings.requests_per_second * BURST_RETURNS_MAX_SECONDS:
+        raise _build_config_fault(
+            platform,
+            "requests_per_second",
+            f"requests_per_second is {settings.requests_per_second:g}: a burst of {settings.burst} is back after more "
+            "than a year",
+        )
     limits = (
         ("requests_per_second", settings.requests_per_second, rate.per_second),
         ("burst", settings.burst, rate.burst),
@@ -267,6 +280,10 @@ def _require_allowed_rate(platform: str, settings: PlatformSettings, capability:
 
 def _require_allowed_start(platform: str, settings: PlatformSettings, capability: Capability, now: datetime) -> None:
     begins = resolve_starttime(settings.starttime, now)
+    if begins.year <= 1970:
+        raise _build_config_fault(
+            platform, "starttime", f"starttime {settings.starttime} lies in {begins.year}; it must be after 1970"
+        )
     if begins >= now:
         raise _build_config_fault(
             platform, "starttime", f"starttime {settings.starttime} lies in the future; it must be before now"

@@ -27,8 +27,16 @@ def find_comparable_part_of_day(
     Raises:
         Invalid: The day is not over, or none of it is complete.
     """
-    window = build_day_window(day, zone_minutes)
     name = build_timezone(zone_minutes).tzname(None)
+    try:
+        window = build_day_window(day, zone_minutes)
+    except OverflowError:
+        raise Invalid(
+            "day_invalid",
+            f"{day} ({name}) is at the end of the calendar, and no platform has orders of it.",
+            "Choose a day that is over.",
+            field="day",
+        ) from None
     if window.end > platform_now:
         now = platform_now.astimezone(build_timezone(zone_minutes)).isoformat(timespec="seconds")
         raise Invalid(

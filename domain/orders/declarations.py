@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Final, Self, assert_never
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -35,7 +37,9 @@ Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 JsonPathText = Annotated[
     str, AfterValidator(_require_json_path), Field(max_length=TEXT_MAX_CHARACTERS, examples=["$.data.orders"])
 ]
-Seconds = Annotated[float, Field(gt=0)]
+SECONDS_MAX: Final = 100 * 366 * 86_400
+"""Limit of each declared duration: no platform has older orders, and each can be added to a time."""
+Seconds = Annotated[float, Field(gt=0, le=SECONDS_MAX)]
 
 
 class PlatformDeclarationBase(BaseModel):
@@ -44,12 +48,27 @@ class PlatformDeclarationBase(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+PER_SECOND_MAX: Final = 1_000_000
+BURST_RETURNS_MAX_SECONDS: Final = 366 * 86_400
+
+
 class RateLimit(PlatformDeclarationBase):
     """Rate limit of one account, shared by all workers."""
 
     per_second: float = Field(gt=0, description="requests of all workers together")
     burst: Count = Field(default=1, ge=1, description="requests that may come at once after a pause")
     per_day: Count | None = Field(default=None, ge=1, description="requests within 24 hours, if they are limited")
+
+    @model_validator(mode="after")
+    def _require_rate_that_can_be_counted(self) -> Self:
+        if self.per_second > PER_SECOND_MAX:
+            raise ValueError(f"{self.per_second:g} requests a second are too many; at most {PER_SECOND_MAX:,} count")
+        if self.burst > self.per_second * BURST_RETURNS_MAX_SECONDS:
+            raise ValueError(
+                f"a burst of {self.burst:,} requests at {self.per_second:g} a second is back after more than a year; "
+                "declare fewer, or how many a day are allowed in `per_day`"
+            )
+        return self
 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -90,10 +109,19 @@ _TIMESPECS = {
 }
 
 
+_FINEST = {TimeNotation.EPOCH: TimeResolution.SECOND, TimeNotation.EPOCH_MS: TimeResolution.MILLISECOND}
+_LOCAL = (TimeNotation.NAIVE, TimeNotation.SPACED)
+_ZONE_NAME = r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}$"
+
+TimeParser = Callable[[str | int, datetime], datetime]
+"""Parses a time of an answer to UTC, given when that was requested; raises ValueError for anything else."""
+
+
 class TimeFormat(BaseModel):
     """How one kind of time is written.
 
-    The zone is a fixed offset from UTC: in a zone with summer time, one hour of the year would be ambiguous.
+    Where clocks are put back, an hour is told twice. A time of it is taken for the later one that is not in the future:
+    so a copy of an order never seems older than it is, and a later change of the order is never taken for an earlier.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -104,18 +132,66 @@ class TimeFormat(BaseModel):
         "(`spaced`), seconds (`epoch`) or milliseconds (`epoch_ms`) since 1970",
     )
     zone_minutes: int = Field(
-        default=0, ge=-1_440, le=1_440, description="how far the zone of such times is before UTC, where they name none"
+        default=0,
+        ge=-720,
+        le=840,
+        description="how far the zone of such times is before UTC, where they name none; of a zone whose clocks are "
+        "put forward and back send its name as `zone`",
+    )
+    zone: Text | None = Field(
+        default=None,
+        pattern=_ZONE_NAME,
+        description="name of the zone of such times, as Europe/Berlin, in place of `zone_minutes`; for `naive` and "
+        "`spaced`",
     )
     told: TimeResolution = Field(default=TimeResolution.SECOND, description="how finely they are told")
+
+    @model_validator(mode="after")
+    def _require_known_zone_of_local_times(self) -> Self:
+        if self.zone is None:
+            return self
+        if self.form not in _LOCAL or self.zone_minutes:
+            raise ValueError("`zone` names the zone of times that name none, in place of `zone_minutes`: send one")
+        try:
+            ZoneInfo(self.zone)
+        except (ValueError, OSError, KeyError):
+            raise ValueError(f"there is no zone {self.zone!r}; send a name like Europe/Berlin") from None
+        return self
+
+    @model_validator(mode="after")
+    def _require_resolution_that_can_be_written(self) -> Self:
+        finest = _FINEST.get(self.form)
+        if finest is not None and self.resolution < _RESOLUTIONS[finest]:
+            raise ValueError(f"times in the form {self.form.value} are told to the {finest.value}, not finer")
+        return self
 
     @property
     def resolution(self) -> timedelta:
         """The smallest difference that can be written."""
         return _RESOLUTIONS[self.told]
 
+    @property
+    def timezone(self) -> tzinfo:
+        """The zone of times that name none."""
+        return timezone(timedelta(minutes=self.zone_minutes)) if self.zone is None else ZoneInfo(self.zone)
+
+    @property
+    def is_local_by_fixed_offset(self) -> bool:
+        """Whether such times name no zone, and are taken for those of one offset the whole year."""
+        return self.form in _LOCAL and self.zone is None
+
+    def find_hour_told_twice(self, moment: datetime) -> tuple[datetime, datetime] | None:
+        """Return times before and after all that may be meant by what this moment is written as; None if it is clear.
+
+        Both are written so that they are clear themselves.
+        """
+        local = moment.astimezone(self.timezone).replace(fold=0)
+        early, late = local.astimezone(UTC), local.replace(fold=1).astimezone(UTC)
+        return (early - (late - early), late + (late - early)) if self.zone is not None and early < late else None
+
     def format_time(self, moment: datetime) -> str:
         """Format a time as a parameter of a request, truncated to the resolution."""
-        local = moment.astimezone(timezone(timedelta(minutes=self.zone_minutes)))
+        local = moment.astimezone(self.timezone)
         match self.form:
             case TimeNotation.RFC3339:
                 return local.isoformat(timespec=_TIMESPECS[self.told]).replace("+00:00", "Z")
@@ -130,20 +206,27 @@ class TimeFormat(BaseModel):
             case _:
                 assert_never(self.form)
 
-    def build_time_parser(self) -> Callable[[str | int], datetime]:
+    def build_time_parser(self) -> TimeParser:
         """Return a function that parses a time of an answer to UTC; that raises ValueError for any other value."""
-        zone = timezone(timedelta(minutes=self.zone_minutes))
         match self.form:
             case TimeNotation.RFC3339:
-                return _parse_with_zone
+                return lambda text, _: _parse_with_zone(text)
             case TimeNotation.NAIVE | TimeNotation.SPACED:
-                return lambda text: datetime.fromisoformat(str(text)).replace(tzinfo=zone).astimezone(UTC)
+                return partial(_parse_local_or_with_zone, self.timezone)
             case TimeNotation.EPOCH:
-                return lambda number: EPOCH + timedelta(seconds=int(number))
+                return lambda number, _: EPOCH + timedelta(seconds=int(number))
             case TimeNotation.EPOCH_MS:
-                return lambda number: EPOCH + timedelta(milliseconds=int(number))
+                return lambda number, _: EPOCH + timedelta(milliseconds=int(number))
             case _:
                 assert_never(self.form)
+
+
+def _parse_local_or_with_zone(zone: tzinfo, text: str | int, asked_at: datetime) -> datetime:
+    moment = datetime.fromisoformat(str(text))
+    if moment.tzinfo is not None:
+        return moment.astimezone(UTC)
+    late = moment.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    return late if late <= asked_at else moment.replace(tzinfo=zone).astimezone(UTC)
 
 
 def _parse_with_zone(text: str | int) -> datetime:
@@ -234,7 +317,9 @@ class ErrorRule(PlatformDeclarationBase):
         default=(), max_length=LISTED_MAX, description="any of which fits, as `errors.code` tells it"
     )
     pattern: Text = Field(default="", description="regular expression that the message holds")
-    retry_after_seconds: float | None = Field(default=None, ge=0, description="where the answer names none")
+    retry_after_seconds: float | None = Field(
+        default=None, ge=0, le=SECONDS_MAX, description="where the answer names none"
+    )
 
     @field_validator("pattern")
     @classmethod

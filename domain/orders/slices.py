@@ -85,7 +85,7 @@ class SliceFailureKind(StrEnum):
     EXPIRED = "expired"
     """The account's credentials are refused: the slice waits, without limit, until they work."""
     TOLD_TO_WAIT = "told_to_wait"
-    """The platform or our own limiter asked to wait; that is not a failure."""
+    """The platform or this installation asked to wait; that is not a failure."""
     CRASHED = "crashed"
     """The worker was lost or stopped."""
 
@@ -99,7 +99,7 @@ class SliceAttemptFailure(BaseModel):
     fault: FaultRecord
     wait_seconds: float = 0.0
     is_own_limit: bool = False
-    """Whether our own limiter asked to wait."""
+    """Whether the wait is this installation's own: its limiter asked for it, or one of its components is out."""
     resume_point: SliceResumePoint | None = Field(default=None, alias="place")
     """Where the next attempt can continue."""
     gained: int = 0

@@ -21,6 +21,10 @@ from stores.orders.platforms import PlatformWithSettingsInForce
 from stores.tables.orders import OrderPlatform, OrderSlice
 
 
+class DeclarationChanged(Exception):
+    """The declaration of the platform was changed while the slice was read."""
+
+
 @dataclass(frozen=True, slots=True)
 class SliceAttemptOrRefusal:
     """An attempt that begins."""
@@ -99,12 +103,21 @@ async def replace_slice_by_halves_unless_lost(
 async def commit_orders_and_slice_unless_lost(
     database: Database, state: PlatformWithSettingsInForce, params: ReadSliceInput, reading: SliceReadingResult
 ) -> ReadSliceResult:
-    """Write orders and the ledger's row in one transaction; writes nothing where another attempt has the slice."""
+    """Write orders and the ledger's row in one transaction; writes nothing where another attempt has the slice.
+
+    Raises:
+        DeclarationChanged: What was read by the former declaration may be other orders, or have other times.
+    """
     async with database.session() as session:
         platform = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
         row = await ledger.find_slice(session, params.platform, params.window, lock=True)
         if row is None or not ledger.is_attempt_still_holder(row, params):
             return ReadSliceResult(ending=SliceReadOutcome.OVER)
+        before = state.row
+        if (platform.base_url, platform.capability) != (before.base_url, before.capability):
+            raise DeclarationChanged(
+                f"The declaration of platform {params.platform} was changed while the slice {params.window} was read."
+            )
         platform.revision += 1
         if reading.is_zone_right:
             platform.zone_checked_at = await ledger.read_database_time(session)
@@ -112,7 +125,7 @@ async def commit_orders_and_slice_unless_lost(
             platform.credentials_failed_since, platform.credentials_fault = None, None
             platform.credentials_good_at, platform.credentials_told = await ledger.read_database_time(session), False
         changes = await order_copies.write_copies_newer_than_stored(
-            session, state.account, platform.revision, reading.copies
+            session, state.account, platform.revision, reading.copies, platform.declared_revision
         )
         result = _build_done_slice_result(params, row, reading, changes)
         late_seconds = _compute_greatest_lateness_if_one_pass(row, params.window, changes)

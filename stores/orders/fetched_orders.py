@@ -45,8 +45,13 @@ class FetchedOrder(msgspec.Struct, gc=False):
         """Key of the comparison of two copies: the higher rank is newer."""
         return self.order.modified_at, self.order.version, self.asked_at
 
-    def replaces(self, stored: RankAndDigest) -> bool:
-        """Return whether it is newer: of two copies of the same second and version, the one requested later."""
+    def replaces(self, stored: RankAndDigest, declared_revision: int = 0) -> bool:
+        """Return whether it is newer: of two copies of the same second and version, the one requested later.
+
+        A copy of a former declaration may have its times from another field or zone: each other copy replaces it.
+        """
+        if stored.revision <= declared_revision:
+            return self.digest != stored.digest or self.version_rank[:2] != stored.rank[:2]
         return self.digest != stored.digest and (*self.version_rank, self.digest) > (*stored.rank, stored.digest)
 
 
@@ -56,6 +61,8 @@ class RankAndDigest:
 
     rank: tuple[datetime, int, datetime]
     digest: bytes
+    revision: int
+    """Of the platform, when it was stored."""
 
 
 def encode_rows_for_copy(account: Account, revision: int, copies: Sequence[FetchedOrder]) -> bytes:

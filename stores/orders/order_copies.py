@@ -50,7 +50,7 @@ _STORED = (
     "AND orders.order_id = wanted.order_id OFFSET 0"
 )
 _KNOWN = text(
-    "SELECT ours.order_id, modified_at, version, asked_at, digest "  # noqa: S608 (all of it is written here)
+    "SELECT ours.order_id, modified_at, version, asked_at, digest, revision "  # noqa: S608 (all of it is written here)
     f"FROM unnest(:ids) AS wanted (order_id) CROSS JOIN LATERAL ({_STORED}) AS ours"
 ).bindparams(*_ACCOUNT, bindparam("ids", type_=ARRAY(Text)))
 _KEEP = text(
@@ -91,18 +91,27 @@ class ChangedOrderTimes(msgspec.Struct, frozen=True, gc=False):
 
 
 async def write_copies_newer_than_stored(
-    session: Session, account: Account, revision: int, copies: Sequence[FetchedOrder]
+    session: Session,
+    account: Account,
+    revision: int,
+    copies: Sequence[FetchedOrder],
+    declared_revision: int = 0,
 ) -> list[ChangedOrderTimes]:
     """Write copies that are newer than the stored ones, and keep what they replace. The platform's row must be locked.
 
     The lock excludes other writers of the account's orders, so reading first is safe: new orders are then written by
     COPY, which costs PostgreSQL a tenth of an insert that has to expect a conflict.
+
+    Args:
+        declared_revision: Revision up to which orders were read by a former declaration of their id, times or version.
     """
     found: dict[str, RankAndDigest] = {}
     for batch in _split_batches(copies):
         found |= await _load_stored(session, account, batch)
     new = [each for each in copies if each.order.order_id not in found]
-    newer = [each for each in copies if (old := found.get(each.order.order_id)) and each.replaces(old)]
+    newer = [
+        each for each in copies if (old := found.get(each.order.order_id)) and each.replaces(old, declared_revision)
+    ]
     for batch in _split_batches(sorted(new, key=lambda each: each.order.order_id), COPY_BATCH):
         await session.copy_rows_into(
             OrderRow.__tablename__, COLUMNS, await asyncio.to_thread(encode_rows_for_copy, account, revision, batch)
@@ -114,15 +123,19 @@ async def write_copies_newer_than_stored(
 
 
 async def list_ids_stored_at_least_as_new(
-    database: Database, account: Account, copies: Sequence[FetchedOrder]
+    database: Database, account: Account, copies: Sequence[FetchedOrder], declared_revision: int = 0
 ) -> set[str]:
-    """Return the ids of orders that are stored at least as new."""
+    """Return the ids of orders that are stored at least as new, since the declaration was changed last."""
     ids: set[str] = set()
     async with database.session() as session:
         for batch in _split_batches(copies):
             found = await _load_stored(session, account, batch)
             newest = {each.order.order_id: (each.order.modified_at, each.order.version) for each in batch}
-            ids |= {order_id for order_id, stored in found.items() if stored.rank[:2] >= newest[order_id]}
+            ids |= {
+                order_id
+                for order_id, stored in found.items()
+                if stored.rank[:2] >= newest[order_id] and stored.revision > declared_revision
+            }
     return ids
 
 
@@ -138,7 +151,10 @@ async def delete_expired_replaced_copies(database: Database, kept: timedelta, li
 async def _load_stored(session: Session, account: Account, batch: Sequence[FetchedOrder]) -> dict[str, RankAndDigest]:
     ids = [each.order.order_id for each in batch]
     rows = await session.execute(_KNOWN, {"platform": account.platform, "shop": account.shop, "ids": ids})
-    return {row.order_id: RankAndDigest((row.modified_at, row.version, row.asked_at), row.digest) for row in rows}
+    return {
+        row.order_id: RankAndDigest((row.modified_at, row.version, row.asked_at), row.digest, row.revision)
+        for row in rows
+    }
 
 
 async def _keep_replaced_copies_and_write_new(

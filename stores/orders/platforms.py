@@ -187,12 +187,21 @@ def create_or_update_platform(
     )
     capability = None if setup.capability is None else dict(setup.capability)
     if (row.base_url, row.capability) != (setup.base_url, capability):
-        row.zone_checked_at = None
+        row.zone_checked_at, row.skew_seconds = None, None
+    if row.removed_at is not None or _get_declared_rows(row.kind, row.capability) != _get_declared_rows(
+        setup.kind, capability
+    ):
+        row.declared_revision = row.revision
     row.removed_at = None
     row.project_id, row.kind, row.shop = setup.project_id, setup.kind, setup.shop
     row.base_url, row.capability, row.notify = setup.base_url, capability, setup.notify
     session.add(row)
     return row
+
+
+def _get_declared_rows(kind: str, capability: Mapping[str, JsonValue] | None) -> object:
+    """Return what is declared of the rows of a platform: where their ids, times and versions are."""
+    return kind if capability is None else capability.get("rows")
 
 
 async def count_platforms_of_project(session: Session, project_id: str) -> int:

@@ -52,6 +52,8 @@ class OrderPlatform(TableRow, table=True):
     complete_to: datetime | None = Field(default=None, sa_type=UtcTime)
     # Grows by one with each commit of orders; marks of exports refer to it.
     revision: int = Field(default=0, sa_type=BigInteger)
+    # The revision at which the declaration of its rows was changed last: the times of earlier copies may be others.
+    declared_revision: int = Field(default=0, sa_column=Column(BigInteger, nullable=False, server_default="0"))
     # The platform's clock minus the database's.
     skew_seconds: float | None = None
     skew_at: datetime | None = Field(default=None, sa_type=UtcTime)

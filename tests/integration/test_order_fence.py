@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.orders import slice_attempts
@@ -25,6 +26,7 @@ from domain.orders.activity_models import (
 from domain.orders.slices import SliceReadOutcome, SliceReadPurpose, SliceResumePoint
 from infra.settings import Settings
 from sims.platforms.clock import MICRO
+from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
 from sims.platforms.scenario import PlatformScenario
 from stores.orders import ledger
@@ -206,6 +208,29 @@ async def test_one_that_was_given_up_does_not_come_back(
     assert (noted or {})["code"] == "worker_lost"
     assert (await orders.read_orders(), await orders.slices(), await orders.row()) == before
     assert woken.ending is SliceReadOutcome.OVER
+
+
+@pytest.mark.parametrize(("rows", "revisions"), [({"version": None}, 1), ({}, 0)], ids=["rows", "pages"])
+async def test_what_was_read_by_a_former_declaration_is_not_written(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch, rows: dict[str, Any], revisions: int
+) -> None:
+    """It was changed while the slice was read, perhaps because that is read wrongly: the slice is read again."""
+    held_up = HeldUp()
+    platform = orders.play(PlatformScenario(orders=60, span_seconds=SPAN_SECONDS))
+    attempt = await claim_one(orders, platform)
+    await attempt("first")
+    monkeypatch.setattr(slice_attempts, "store_raw_pages_as_parquet", held_up.keep)
+    reading = asyncio.create_task(attempt("reading", SliceReadPurpose.AGAIN))
+    await held_up.is_waiting.wait()
+    paging, known = PLAIN.paging.model_copy(update={"size": 50}), PLAIN.rows.model_copy(update=rows)
+    await orders.set_up(capability=PLAIN.model_copy(update={"paging": paging, "rows": known}))
+    held_up.may_go_on.set()
+    with pytest.raises(ApplicationError, match="was changed while the slice"):
+        await reading
+    [row], standing = await orders.slices(), await orders.row()
+    assert row.reread_at is None
+    assert (standing.zone_checked_at, standing.revision, standing.declared_revision) == (None, 1, revisions)
+    assert (await attempt("again", SliceReadPurpose.AGAIN)).ending is SliceReadOutcome.DONE
 
 
 def show_late(platform: Platform) -> None:

@@ -116,6 +116,24 @@ async def test_what_is_known_need_not_be_asked_for_whole(database: Database) -> 
     assert await order_copies.list_ids_stored_at_least_as_new(database, OURS, asked) == {"a", "c"}
 
 
+async def test_a_copy_of_a_former_declaration_gives_way(database: Database) -> None:
+    """Its times were read in another zone: by them a later change would seem older, and be dropped."""
+    await merge(database, 1, [copy("a", 28_800, raw='{"n":1}'), copy("b", 28_800, raw='{"n":1}')])
+    again = [copy("a", 0, raw='{"n":1}'), copy("b", 60, raw='{"n":2}')]
+    assert await order_copies.list_ids_stored_at_least_as_new(database, OURS, again, 1) == set()
+    async with database.session() as session:
+        changes = await order_copies.write_copies_newer_than_stored(session, OURS, 2, again, 1)
+    stored = await read_orders(database)
+    assert len(changes) == 2
+    assert {order_id: (row[0], row[2]) for order_id, row in stored.items()} == {
+        "a": (NOON, '{"n":1}'),
+        "b": (NOON + timedelta(seconds=60), '{"n":2}'),
+    }
+    async with database.session() as session:
+        older = [copy("a", -5, raw='{"n":0}'), copy("b", 60, raw='{"n":2}')]
+        assert await order_copies.write_copies_newer_than_stored(session, OURS, 3, older, 1) == []
+
+
 async def test_accounts_do_not_see_each_others_orders(database: Database) -> None:
     """The same id at two platforms is two orders."""
     await merge(database, 1, [copy("a", 5, raw='{"at":7}')])

@@ -120,6 +120,8 @@ def test_what_no_platform_could_use_is_refused(options: dict[str, Any]) -> None:
         ({"burst": 5}, "at most 4"),
         ({"starttime": "2026-12-01T00:00:00Z"}, "lies in the future"),
         ({"starttime": "last 6 months"}, "further back"),
+        ({"starttime": "last 9999 months"}, "after 1970"),
+        ({"requests_per_second": 1e-300}, "more than a year"),
     ],
 )
 def test_what_this_platform_does_not_allow_is_refused(options: dict[str, Any], said: str) -> None:

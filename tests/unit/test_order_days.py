@@ -8,7 +8,9 @@ import pytest
 
 from domain.faults import Invalid
 from domain.orders import days, known_platforms
+from domain.orders.declarations import TimeFormat, TimeNotation
 from domain.orders.windows import TimeWindow, Watermarks
+from sims.platforms.dialects.plain import PLAIN
 
 DAY = date(2026, 3, 1)
 BEIJING = 480
@@ -38,8 +40,23 @@ def test_a_day_is_that_of_the_zone(zone_minutes: int, start: datetime) -> None:
 
 def test_the_zone_is_that_in_which_the_platform_writes_its_times() -> None:
     """Of its rows, else of its queries; UTC where it writes them with their own."""
-    zones = {kind: record.zone_minutes for kind, record in known_platforms.KNOWN_PLATFORMS.items()}
+    zones = {kind: record.compute_zone_minutes(DAY) for kind, record in known_platforms.KNOWN_PLATFORMS.items()}
     assert zones == {"taobao": BEIJING, "pinduoduo": BEIJING, "shopify": 0, "woocommerce": 0, "amazon": 0}
+
+
+@pytest.mark.parametrize(("month", "zone_minutes"), [(3, 60), (7, 120)])
+def test_a_zone_whose_clocks_change_is_that_of_the_day(month: int, zone_minutes: int) -> None:
+    """As it is at the day's beginning."""
+    moments = TimeFormat(form=TimeNotation.NAIVE, zone="Europe/Berlin")
+    rows = PLAIN.rows.model_copy(update={"moments": moments})
+    assert PLAIN.model_copy(update={"rows": rows}).compute_zone_minutes(date(2026, month, 1)) == zone_minutes
+
+
+@pytest.mark.parametrize(("day", "zone_minutes"), [(date.min, BEIJING), (date.max, 0)])
+def test_a_day_at_the_end_of_the_calendar_is_refused(day: date, zone_minutes: int) -> None:
+    """With a sentence, like each day of which nothing can be compared."""
+    with pytest.raises(Invalid, match="end of the calendar"):
+        days.find_comparable_part_of_day(day, zone_minutes, ALL, LATER)
 
 
 @pytest.mark.parametrize(("hour", "over"), [(15, False), (16, True)])

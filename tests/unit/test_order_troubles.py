@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.exceptions import ApplicationError
 
 from activities.orders import slice_attempts
 from clients.http import HttpResponse
@@ -23,9 +24,22 @@ from clients.platforms import (
     TooManyRows,
     client,
 )
+from domain.orders import config
+from domain.orders.activity_models import ReadSliceInput
 from domain.orders.capability import PagingByNumberCursorTokenOrLink
+from domain.orders.config import PlatformOptions
 from domain.orders.declarations import ErrorFormat
-from domain.orders.slices import WAIT_MAX_SECONDS, SliceAttemptFailure, SliceFailureKind
+from domain.orders.slices import (
+    WAIT_MAX_SECONDS,
+    SliceAttemptFailure,
+    SliceFailureKind,
+    SliceReadPurpose,
+    SliceResumePoint,
+    SliceRetryState,
+)
+from domain.orders.windows import TimeWindow
+from infra.objects.failures import StoreUnreachable
+from infra.outages import DatabaseUnreachable
 from sims.platforms.dialects.plain import PLAIN
 from tests.support.platforms import SMALL_PAGES, running_connector
 
@@ -54,6 +68,38 @@ def test_a_fault_has_a_cause_a_remedy_and_says_whether_to_try_again(
     """Each in its own field, so that an operator and a program can distinguish them."""
     fault = slice_attempts.to_attempt_failure(failure).fault
     assert (fault.code, fault.message, fault.hint, fault.retryable) == (code, failure.message, failure.hint, may_pass)
+
+
+@pytest.mark.parametrize(
+    "outage",
+    [
+        StoreUnreachable("It does not answer.", key="k", code=""),
+        ExceptionGroup("", [DatabaseUnreachable("It is out.")]),
+    ],
+)
+def test_an_outage_of_ours_fails_no_slice(outage: Exception) -> None:
+    """However often it is tried meanwhile; the next attempt goes on where the last one stored its answers."""
+    place = SliceResumePoint(key="k", kept_at=datetime(2026, 3, 1, tzinfo=UTC))
+    window = TimeWindow(start=datetime(2026, 3, 1, tzinfo=UTC), end=datetime(2026, 3, 2, tzinfo=UTC))
+    settings = config.resolve_settings(1, PlatformOptions(), PlatformOptions(), PLAIN)[0]
+    params = ReadSliceInput(
+        platform="7",
+        window=window,
+        purpose=SliceReadPurpose.FIRST,
+        settings=settings,
+        resume_point=place,
+        holder="slice/1",
+    )
+    ladder = SliceRetryState()
+    for _ in range(50):
+        with (
+            pytest.raises(ApplicationError) as error,
+            slice_attempts.convert_outages_to_wait(params, slice_attempts.AnswerLogSaver(cast("Any", None), params)),
+        ):
+            raise outage
+        failure = SliceAttemptFailure.model_validate(error.value.details[0])
+        assert failure.resume_point == place
+        assert ladder.record_failure_and_compute_pause(failure, 0, 10) == slice_attempts.OUTAGE_WAIT_SECONDS
 
 
 @pytest.mark.parametrize(("gained", "may_pass"), [(0, False), (3, True)])

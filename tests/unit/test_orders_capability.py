@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 from api.http import validation
 from api.orders.requests import PlatformSetupRequest
 from domain.orders.capability import Capability
+from domain.orders.config import HOURS_TOLD_TWICE_SECONDS
 from domain.orders.declarations import TimeFormat, TimeNotation, TimeResolution
 from domain.orders.known_platforms import KNOWN_PLATFORMS, PINDUODUO, SHOPIFY, TAOBAO, WOOCOMMERCE
 from sims.platforms.dialects.plain import PLAIN, PLAIN_MILLISECONDS
@@ -87,14 +89,14 @@ def test_moments_are_written_and_read_in_each_form(moments: TimeFormat, text: st
     """What was written reads as the same moment, cut to the resolution."""
     moment = NOON + timedelta(milliseconds=250)
     assert moments.format_time(moment) == text
-    assert moments.build_time_parser()(text) == truncate(moment, moments.resolution)
+    assert moments.build_time_parser()(text, moment) == truncate(moment, moments.resolution)
 
 
 @pytest.mark.parametrize("text", ["2026-03-29T12:00:00", "yesterday", ""])
 def test_a_moment_that_tells_no_zone_is_none(text: str) -> None:
     """Where its form has one: to guess it could shift orders out of their windows."""
     with pytest.raises(ValueError, match=r"zone|isoformat"):
-        TimeFormat().build_time_parser()(text)
+        TimeFormat().build_time_parser()(text, NOON)
 
 
 @pytest.mark.parametrize("kind", KNOWN_PLATFORMS)
@@ -123,6 +125,58 @@ def test_the_newest_end_stays_behind_the_clock() -> None:
     )
 
 
+BERLIN = TimeFormat(form=TimeNotation.SPACED, zone="Europe/Berlin")
+BACK = datetime(2026, 10, 25, 1, tzinfo=UTC)
+"""When clocks are put back there from three to two: the hour before and the one after are told alike."""
+HOUR = timedelta(hours=1)
+LOCAL = PLAIN.model_copy(update={"query": PLAIN.query.model_copy(update={"moments": BERLIN})})
+
+
+@pytest.mark.parametrize("minutes", range(-130, 131, 10))
+def test_a_query_leaves_out_no_order_of_an_hour_that_is_told_twice(minutes: int) -> None:
+    """However the platform reads such a bound: by its text, as its first time or as its second."""
+    start = BACK + timedelta(minutes=minutes)
+    end = start + timedelta(minutes=10)
+    first, last = LOCAL.compute_query_bounds(start, end)
+    written = [datetime.fromisoformat(BERLIN.format_time(each)) for each in (first, last)]
+    for second in range(0, 600, 30):
+        order = start + timedelta(seconds=second)
+        told = datetime.fromisoformat(BERLIN.format_time(order))
+        assert written[0] <= told <= written[1]
+        for fold in (0, 1):
+            since, until = (each.replace(tzinfo=BERLIN.timezone, fold=fold).astimezone(UTC) for each in written)
+            assert since <= order <= until
+    assert last - first <= timedelta(seconds=HOURS_TOLD_TWICE_SECONDS + 600)
+
+
+@pytest.mark.parametrize("minutes", range(-70, 80, 10))
+def test_an_hour_that_is_told_twice_is_asked_for_when_it_is_over(minutes: int) -> None:
+    """A slice that were complete after its first half would lack the second."""
+    now = BACK + timedelta(minutes=minutes)
+    is_over = not BACK - HOUR <= now < BACK + HOUR
+    end = LOCAL.compute_latest_answerable_window_end(now)
+    assert end == now if is_over else end <= BACK - HOUR
+
+
+@pytest.mark.parametrize(
+    ("asked_at", "moment"),
+    [
+        (BACK - timedelta(minutes=10), BACK - timedelta(minutes=30)),
+        (BACK + timedelta(minutes=20), BACK - timedelta(minutes=30)),
+        (BACK + timedelta(minutes=40), BACK + timedelta(minutes=30)),
+    ],
+)
+def test_a_time_that_is_told_twice_is_the_later_one_that_is_over(asked_at: datetime, moment: datetime) -> None:
+    """So that a copy that was modified in the second half never seems older than one of the first."""
+    assert BERLIN.build_time_parser()("2026-10-25 02:30:00", asked_at) == moment
+
+
+def test_a_local_time_that_names_its_zone_is_read_by_it() -> None:
+    """The declared zone is that of times that name none."""
+    beijing = TimeFormat(form=TimeNotation.NAIVE, zone_minutes=480).build_time_parser()
+    assert beijing("2026-03-29T12:00:00Z", NOON) == beijing("2026-03-29T20:00:00", NOON) == NOON
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"paging": {**PLAIN.paging.model_dump(), "size": 2_000}}, "at most 1000"),
     ({"paging": {**PLAIN.paging.model_dump(), "parameter": ""}}, "the name of its parameter"),
@@ -136,6 +190,18 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"errors": {"wait_pattern": "wait (some"}}, "is no regular expression"),
     ({"errors": {"rules": [{"meaning": "busy", "pattern": "*"}]}}, "is no regular expression"),
     ({"colour": "blue"}, "colour"),
+    ({"rate": {"per_second": math.inf}}, "too many"),
+    ({"rate": {"per_second": 1e-300}}, "more than a year"),
+    ({"query": {**PLAIN.query.model_dump(), "window_max_seconds": 1e300}}, "window_max_seconds"),
+    ({"query": {**PLAIN.query.model_dump(), "newest_seconds": math.inf}}, "newest_seconds"),
+    ({"rows": {**PLAIN.rows.model_dump(), "moments": {"form": "naive", "zone_minutes": 1_440}}}, "zone_minutes"),
+    ({"rows": {**PLAIN.rows.model_dump(), "moments": {"form": "naive", "zone": "Europe/Nowhere"}}}, "no zone"),
+    ({"rows": {**PLAIN.rows.model_dump(), "moments": {"form": "naive", "zone": "../../etc/passwd"}}}, "zone"),
+    ({"rows": {**PLAIN.rows.model_dump(), "moments": {"form": "epoch", "zone": "Europe/Berlin"}}}, "send one"),
+    ({"rows": {**PLAIN.rows.model_dump(), "moments": {"form": "epoch", "told": "millisecond"}}}, "not finer"),
+    ({"access": {"signing": "header"}}, "needs the name of the header"),
+    ({"access": {"signing": "header", "header": "X-Key\r\nX-Other"}}, "header"),
+    ({"access": {"signing": "sorted_md5", "key_parameter": "key"}}, "needs the names"),
 ]
 
 

@@ -468,6 +468,7 @@ CREATE TABLE order_platforms (
     claimed_to TIMESTAMP WITH TIME ZONE,
     complete_to TIMESTAMP WITH TIME ZONE,
     revision BIGINT NOT NULL,
+    declared_revision BIGINT DEFAULT '0' NOT NULL,
     skew_seconds FLOAT,
     skew_at TIMESTAMP WITH TIME ZONE,
     clock_failed_since TIMESTAMP WITH TIME ZONE,

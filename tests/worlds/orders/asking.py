@@ -7,7 +7,7 @@ import json
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Self
 from urllib.parse import urlencode
 
@@ -106,7 +106,7 @@ def is_taken_for_right(goods: Goods, question: Question, body: bytes) -> bool:
     keys = [goods.sort_key(goods.number_of(str(row["id"]))) for row in rows if row["id"] is not None]
     if place.key is not None and any(key <= place.key for key in keys):
         return False
-    dated = [as_us(read(row["modified"])) for row in rows if row["modified"] is not None]
+    dated = [as_us(read(row["modified"], datetime.now(UTC))) for row in rows if row["modified"] is not None]
     return all(place.first_us - MICRO <= at_us <= place.last_us + MICRO for at_us in dated)
 
 
