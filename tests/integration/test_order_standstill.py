@@ -14,7 +14,8 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, TimeoutType
 from temporalio.exceptions import TimeoutError as EngineTimeout
 
-from activities.orders import activities
+from activities.orders import activities, slice_attempts
+from clients.platforms import PlatformBusy
 from domain.orders import names
 from domain.orders.windows import TimeWindow
 from infra import metrics
@@ -209,6 +210,23 @@ def test_a_lost_reading_of_the_clock_is_no_fault_of_the_platform(lost: TimeoutTy
     fault, sentence = cycle._get_fault_and_sentence_of_clock_failure(error)
     assert fault is None
     assert "orker" in sentence
+
+
+def test_a_limit_of_ours_is_no_fault_of_the_platform_s_clock() -> None:
+    """The rate or the quota is used up by slices and reports: the clock itself says nothing wrong."""
+    error = ActivityError(
+        "failed",
+        scheduled_event_id=1,
+        started_event_id=2,
+        identity="",
+        activity_type="order_clock",
+        activity_id="1",
+        retry_state=None,
+    )
+    busy = PlatformBusy("The rate is used up.", retry_after_seconds=9)
+    busy.is_local = True
+    error.__cause__ = slice_attempts.to_application_error(slice_attempts.to_attempt_failure(busy))
+    assert cycle._get_fault_and_sentence_of_clock_failure(error) == (None, "The rate is used up.")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from temporalio import activity, workflow
 from temporalio.client import Client
-from temporalio.worker import Worker
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from domain.faults import FaultRecord
 from domain.orders import names
 from domain.orders.activity_models import (
     ClaimSlicesInput,
@@ -24,6 +25,7 @@ from domain.orders.activity_models import (
 )
 from domain.orders.windows import TimeWindow
 from infra import temporal
+from workflows.orders import cycle
 from workflows.orders.cycle import OrderCycleWorkflow
 
 pytestmark = pytest.mark.stack
@@ -52,6 +54,63 @@ class FinishedOnSignal:
     def end(self) -> None:
         """Let it end."""
         self.may_end = True
+
+
+@workflow.defn(name=names.SLICE_WORKFLOW, sandboxed=False)
+class FailedOrPausing:
+    """A slice that pauses for hours, or one that fails."""
+
+    @workflow.run
+    async def run(self, params: SliceInput) -> SliceResult:
+        """Pause where it is the first."""
+        if params.job.window == FIRST:
+            await workflow.sleep(timedelta(hours=9))
+        return SliceResult(done=False, fault=FaultRecord(code="platform_failed", message="It lied."))
+
+
+class OneClaim:
+    """A single claim of these slices."""
+
+    def __init__(self, windows: list[TimeWindow]) -> None:
+        self.jobs = [SliceJob(window=window) for window in windows]
+
+    @activity.defn(name="order_claim")
+    async def claim(self, params: ClaimSlicesInput) -> ClaimSlicesResult:
+        """Return what is not claimed yet."""
+        jobs, self.jobs = self.jobs, []
+        return ClaimSlicesResult(project_id="prj_1", jobs=jobs, threads=len(jobs) or 1)
+
+    @activity.defn(name="order_clock")
+    async def measure(self, params: MeasureClockSkewInput) -> ClockSkewAndAlarmResult:
+        """Return a clock that is right."""
+        return ClockSkewAndAlarmResult(clock=ClockSkew(platform=params.platform, skew_seconds=0))
+
+
+async def test_a_slice_that_pauses_for_hours_does_not_keep_a_run_from_its_end(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing would be claimed until then: the next run leaves it alone, and claims."""
+    monkeypatch.setattr(cycle, "_LAST_SLICES_MAX", timedelta(seconds=0.1))
+    engine = await temporal.connect()
+    following = [
+        TimeWindow(start=SECOND.start + timedelta(hours=hour), end=SECOND.end + timedelta(hours=hour))
+        for hour in range(cycle.FAILURES_STOP)
+    ]
+    claims = OneClaim([FIRST, *following])
+    control = Worker(engine, task_queue=names.build_control_queue_name(PLATFORM), activities=[claims.measure])
+    plans = Worker(
+        engine,
+        task_queue=names.QUEUE,
+        workflows=[OrderCycleWorkflow, FailedOrPausing],
+        activities=[claims.claim],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+    )
+    async with control, plans, asyncio.timeout(60):
+        status = await engine.execute_workflow(
+            OrderCycleWorkflow.run, PlatformAndCycleRunFlags(platform=PLATFORM), id="cycle", task_queue=names.QUEUE
+        )
+
+    assert (status.failed, status.running) == (cycle.FAILURES_STOP, [FIRST])
 
 
 class ClaimsDuringAnEnd:

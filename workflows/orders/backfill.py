@@ -39,7 +39,9 @@ with workflow.unsafe.imports_passed_through():
 
 
 _ELSEWHERE_SECONDS = 10
-"""Pause before another try to start a slice that is already being read again."""
+_ELSEWHERE_MAX_SECONDS = 1_800
+"""Pause before another try to start a slice that is already being read again: doubled each time, up to the second.
+Such a reading may take days, and each try stays in the history."""
 
 
 @workflow.defn(name=names.BACKFILL_WORKFLOW)
@@ -96,8 +98,10 @@ class OrderBackfillWorkflow:
 
     async def _read_slice_again(self, job: SliceJob) -> FaultRecord | None:
         """Read one slice again; return the fault if that failed."""
+        pause = _ELSEWHERE_SECONDS
         while (handle := await self._start_slice(job)) is None:
-            await workflow.sleep(_ELSEWHERE_SECONDS)
+            await workflow.sleep(pause)
+            pause = min(2 * pause, _ELSEWHERE_MAX_SECONDS)
         try:
             sliced = await handle
         except ChildWorkflowError:

@@ -55,6 +55,9 @@ _SCHEDULED = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
 _CLOCK_READING_VALID = timedelta(seconds=10)
 _CLAIM_INTERVAL_MAX = timedelta(seconds=10)
 _ELSEWHERE_VALID = timedelta(seconds=30)
+_LAST_SLICES_MAX = timedelta(seconds=60)
+_LATE_START = timedelta(minutes=5)
+"""A run that was due longer ago is one of a past that is read again: the schedule itself starts none so late."""
 _BACKFILL_SECONDS = 600
 
 
@@ -93,10 +96,10 @@ class OrderCycleWorkflow:
                 return self._return_status_or_fail_if_clock_was_unread(claimed)
             await self._wait_until_claim_is_due(claimed)
             if self._failures_in_row >= FAILURES_STOP:
-                await self._wait_for_slices()
+                await self._wait_a_moment_for_slices()
                 return self._set_status_and_show_in_web_ui("slice after slice failed")
             if workflow.info().is_continue_as_new_suggested():
-                await self._wait_for_slices()
+                await self._wait_a_moment_for_slices()
                 workflow.continue_as_new(params.model_copy(update={"continued": True}))
             claimed = await self._measure_skew_and_claim_slices()
 
@@ -106,8 +109,10 @@ class OrderCycleWorkflow:
         return self._status
 
     def _get_scheduled_time(self) -> datetime | None:
-        """Return when the schedule was due to start this run; None for a run that continues another."""
-        return None if self._params.continued else workflow.info().typed_search_attributes.get(_SCHEDULED)
+        """Return when the schedule was due to start this run, where that is past; None for any other run."""
+        info = workflow.info()
+        due = None if self._params.continued else info.typed_search_attributes.get(_SCHEDULED)
+        return due if due is not None and info.workflow_start_time - due > _LATE_START else None
 
     async def _measure_skew_and_claim_slices(self, scheduled_at: datetime | None = None) -> ClaimSlicesResult:
         claim = ClaimSlicesInput(
@@ -131,11 +136,12 @@ class OrderCycleWorkflow:
     async def _measure_skew_if_old(self) -> float | None:
         """Return how far the platform's clock is ahead of ours; read every few seconds, not at every claim."""
         if self._skew is None or workflow.now() - self._skew_at > _CLOCK_READING_VALID:
+            asked_at = workflow.now()
             try:
                 reading = await self._measure_clock_skew()
             except ActivityError as error:
                 if self._skew is None:
-                    await self._report_clock_failure(error)
+                    await self._report_clock_failure(error, asked_at)
                 # A platform that does not answer for a while still has the same clock afterwards.
                 return self._skew
             self._skew, self._skew_at = reading.clock.skew_seconds, workflow.now()
@@ -143,14 +149,14 @@ class OrderCycleWorkflow:
                 await alarms.start_alarm_deliveries([reading.alarm])
         return self._skew
 
-    async def _report_clock_failure(self, error: ActivityError) -> None:
+    async def _report_clock_failure(self, error: ActivityError, asked_at: datetime) -> None:
         """Record why the clock cannot be read; the watch reports platforms without a worker."""
         fault, self._clock_message = _get_fault_and_sentence_of_clock_failure(error)
         if fault:
             is_refused = fault.code == CREDENTIALS_CODE
             result = await workflow.execute_activity_method(
                 OrderActivities.record_refused_credentials if is_refused else OrderActivities.record_clock_failure,
-                PlatformFaultInput(platform=self._params.platform, fault=fault, asked_at=workflow.now()),
+                PlatformFaultInput(platform=self._params.platform, fault=fault, asked_at=asked_at),
                 **SHORT_ACTIVITY,
             )
             await alarms.start_alarm_deliveries(result.alarms)
@@ -254,9 +260,11 @@ class OrderCycleWorkflow:
         self._has_changed = False
         self._set_status_and_show_in_web_ui("slices are read")
 
-    async def _wait_for_slices(self) -> None:
+    async def _wait_a_moment_for_slices(self) -> None:
+        """Wait for the slices that run, most of which end soon; those that pause for hours go on without this run."""
         if self._running:
-            await workflow.wait(list(dict.fromkeys(self._running.values())))
+            tasks = list(dict.fromkeys(self._running.values()))
+            await workflow.wait(tasks, timeout=_LAST_SLICES_MAX.total_seconds())
 
     def _return_status_or_fail_if_clock_was_unread(self, claimed: ClaimSlicesResult) -> OrderCycleStatus:
         """End the run; one that could claim nothing without a clock fails."""
@@ -279,7 +287,8 @@ class OrderCycleWorkflow:
 def _get_fault_and_sentence_of_clock_failure(error: ActivityError) -> tuple[FaultRecord | None, str]:
     """Return what is wrong with a platform's clock, or None where nothing is, and a sentence about the failure.
 
-    A worker that was lost, stopped or held up, and an outage of this installation's own, are no fault of the platform.
+    A worker that was lost, stopped or held up, a limit of ours that is used up, and an outage of this installation's
+    own, are no fault of the platform.
     """
     cause = error.cause
     if isinstance(cause, EngineTimeout):
@@ -288,6 +297,7 @@ def _get_fault_and_sentence_of_clock_failure(error: ActivityError) -> tuple[Faul
         return None, "The worker that read it was lost or held up, which is no fault of the platform."
     if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
         failure = SliceAttemptFailure.model_validate(cause.details[0])
-        return (None if failure.kind is SliceFailureKind.CRASHED else failure.fault), failure.fault.sentence
+        is_ours = failure.is_own_limit or failure.kind is SliceFailureKind.CRASHED
+        return (None if is_ours else failure.fault), failure.fault.sentence
     fault = build_fault(error)
     return fault, fault.sentence
