@@ -289,7 +289,7 @@ class PlatformActivities:
         query = state.capability.query
         halves = params.window.split_in_halves(query.window_min_seconds) if may_split else None
         asked = params.window.with_overlap(params.settings.overlap, query.window_max_seconds, query.window_min_seconds)
-        if state.capability.is_in_hour_told_twice(asked.start, asked.end):
+        if state.capability.is_in_repeated_hour(asked.start, asked.end):
             # Its halves would ask for the same whole hour.
             halves = None
         reading = WindowReader(connector, asked, params.settings.max_rows_per_slice if halves else None)

@@ -271,12 +271,12 @@ class Capability(PlatformDeclarationBase):
         first = _floor_to_resolution(start if self.query.start_inclusive else start - kept, asked)
         last = _ceil_to_resolution(end - kept if self.query.end_inclusive else end, asked)
         # Where clocks are put back, a bound within the hour that is told twice may be read as either of its times.
-        before, after = self.query.moments.find_hour_told_twice(first), self.query.moments.find_hour_told_twice(last)
+        before, after = self.query.moments.find_repeated_hour(first), self.query.moments.find_repeated_hour(last)
         return (before[0] if before else first), (after[1] if after else last)
 
-    def is_in_hour_told_twice(self, start: datetime, end: datetime) -> bool:
+    def is_in_repeated_hour(self, start: datetime, end: datetime) -> bool:
         """Return whether a query for [start, end) asks for a whole hour that is told twice, however short it is."""
-        return any(self.query.moments.find_hour_told_twice(each) for each in (start, end))
+        return any(self.query.moments.find_repeated_hour(each) for each in (start, end))
 
     def compute_latest_answerable_window_end(self, now: datetime) -> datetime:
         """Return the latest end of a window that the platform answers at this time of its clock.
@@ -285,7 +285,7 @@ class Capability(PlatformDeclarationBase):
         """
         moments = self.query.moments
         end = _floor_to_resolution(now - timedelta(seconds=self.query.newest_seconds), moments.resolution)
-        doubled = moments.find_hour_told_twice(end)
+        doubled = moments.find_repeated_hour(end)
         return doubled[0] if doubled else end
 
 

@@ -18,7 +18,7 @@ from domain.orders import windows
 from domain.orders.capability import Capability
 from domain.orders.declarations import BURST_RETURNS_MAX_SECONDS, VERSION_PATTERN
 
-HOURS_TOLD_TWICE_SECONDS: Final = 3 * 3_600
+REPEATED_HOUR_SECONDS: Final = 3 * 3_600
 """How much longer a query is whose bounds lie in an hour that is told twice."""
 
 DEFAULT_LEVEL: Final = "default"
@@ -213,7 +213,7 @@ def require_workable_settings(
     query, paging = capability.query, capability.paging
     asked = settings.interval + settings.overlap
     if query.moments.zone is not None:
-        asked += HOURS_TOLD_TWICE_SECONDS
+        asked += REPEATED_HOUR_SECONDS
     if query.window_max_seconds is not None and asked > query.window_max_seconds:
         raise _build_config_fault(
             platform,

@@ -180,7 +180,7 @@ class TimeFormat(BaseModel):
         """Whether such times name no zone, and are taken for those of one offset the whole year."""
         return self.form in _LOCAL and self.zone is None
 
-    def find_hour_told_twice(self, moment: datetime) -> tuple[datetime, datetime] | None:
+    def find_repeated_hour(self, moment: datetime) -> tuple[datetime, datetime] | None:
         """Return times before and after all that may be meant by what this moment is written as; None if it is clear.
 
         Both are written so that they are clear themselves.

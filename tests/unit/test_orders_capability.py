@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from api.http import validation
 from api.orders.requests import PlatformSetupRequest
 from domain.orders.capability import Capability
-from domain.orders.config import HOURS_TOLD_TWICE_SECONDS
+from domain.orders.config import REPEATED_HOUR_SECONDS
 from domain.orders.declarations import TimeFormat, TimeNotation, TimeResolution
 from domain.orders.known_platforms import KNOWN_PLATFORMS, PINDUODUO, SHOPIFY, TAOBAO, WOOCOMMERCE
 from sims.platforms.dialects.plain import PLAIN, PLAIN_MILLISECONDS
@@ -133,7 +133,7 @@ LOCAL = PLAIN.model_copy(update={"query": PLAIN.query.model_copy(update={"moment
 
 
 @pytest.mark.parametrize("minutes", range(-130, 131, 10))
-def test_a_query_leaves_out_no_order_of_an_hour_that_is_told_twice(minutes: int) -> None:
+def test_a_query_leaves_out_no_order_of_an_repeated_hour(minutes: int) -> None:
     """However the platform reads such a bound: by its text, as its first time or as its second."""
     start = BACK + timedelta(minutes=minutes)
     end = start + timedelta(minutes=10)
@@ -146,11 +146,11 @@ def test_a_query_leaves_out_no_order_of_an_hour_that_is_told_twice(minutes: int)
         for fold in (0, 1):
             since, until = (each.replace(tzinfo=BERLIN.timezone, fold=fold).astimezone(UTC) for each in written)
             assert since <= order <= until
-    assert last - first <= timedelta(seconds=HOURS_TOLD_TWICE_SECONDS + 600)
+    assert last - first <= timedelta(seconds=REPEATED_HOUR_SECONDS + 600)
 
 
 @pytest.mark.parametrize("minutes", range(-70, 80, 10))
-def test_an_hour_that_is_told_twice_is_asked_for_when_it_is_over(minutes: int) -> None:
+def test_an_repeated_hour_is_asked_for_when_it_is_over(minutes: int) -> None:
     """A slice that were complete after its first half would lack the second."""
     now = BACK + timedelta(minutes=minutes)
     is_over = not BACK - HOUR <= now < BACK + HOUR

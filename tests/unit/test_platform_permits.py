@@ -1,4 +1,4 @@
-"""Waiting for permits: whoever may wait for hours holds up no request that may not."""
+"""Waiting for permits: a request that may wait for hours holds up none that may not."""
 
 from __future__ import annotations
 
