@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.tasks import actions
+from api.tasks import actions, queries
 from tests.support.api import running_api
 from tests.support.tasks import PENDING, SIGNED, SUCCESS, Json, Tasks, good
 from tests.support.waiting import eventually
@@ -162,7 +162,7 @@ async def test_a_type_that_gets_a_task_while_it_is_removed_stays_as_it_is(
 ) -> None:
     """The task is not lost, and a paused type stays paused: undoing the removal had it give tasks out again."""
     good(await queue.post("pause_task_type", task_type=queue.type, **SIGNED))
-    count_tasks = actions.count_pending_and_running_tasks
+    count_tasks = queries.count_pending_and_running_tasks
     created: list[str] = []
 
     async def count_and_then_create(*arguments: Any) -> int:
@@ -185,7 +185,7 @@ async def test_a_type_that_is_removed_takes_no_task_of_a_process_that_does_not_k
     queue: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A create that came after the last count was accepted, and its task was never seen again."""
-    count_tasks = actions.count_pending_and_running_tasks
+    count_tasks = queries.count_pending_and_running_tasks
     answers: list[Json] = []
     async with running_api(queue.api_client.settings) as other:
 
@@ -213,7 +213,7 @@ async def test_a_type_that_is_removed_takes_no_task_of_a_process_that_does_not_k
 
 async def test_a_type_that_is_changed_while_it_is_removed_stays(queue: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its owner has just registered it again, and was told that it is there."""
-    count_tasks = actions.count_pending_and_running_tasks
+    count_tasks = queries.count_pending_and_running_tasks
     counts: list[int] = []
 
     async def count_and_register(*arguments: Any) -> int:

@@ -57,7 +57,7 @@ TASK_ALIASES = {"task_stage", "priority", "context"}
             TaskTypeRow,
             TaskTypeRules,
             (TYPE_NAMES | {"schedule_interval"}) - {"version"},
-            {"lane_max_tasks"},
+            {"lane_max_tasks", "removed"},
             id="row of a type and the rules of its lanes",
         ),
         pytest.param(

@@ -28,6 +28,7 @@ from domain.tasks.messages import (
     TaskSearch,
     TaskSearchReply,
 )
+from stores.tasks import archive
 from tests.support.lane_driver import LaneDriver
 from workflows.tasks.handle import LaneClosed
 
@@ -143,7 +144,7 @@ async def test_a_page_of_the_archive_is_as_long_as_it_may_be(monkeypatch: pytest
     async def list_page(_database: object, *arguments: Any) -> Any:
         return archived[: arguments[-1]]
 
-    monkeypatch.setattr(overview.archive, "list_archived_task_page", list_page)
+    monkeypatch.setattr(archive, "list_archived_task_page", list_page)
     here: Any = SimpleNamespace(database=None)
     live = [TaskPageItem(*archived[0]), TaskPageItem(*archived[1])]
     query = BrowseTasksQuery(task_type="video", limit=4)
