@@ -70,7 +70,8 @@ class FileSaver:
 
     async def fetch_check_and_move_into_place(self) -> SavedFile:
         """Fetch the file into a temporary one, check it, and move it into place."""
-        part = self._path.with_name(f".{self._path.name}.{self._download.task_id}.part")
+        # Without the name of the file, which may be as long as the file system allows.
+        part = self._path.with_name(f".{self._download.task_id}.part")
         try:
             with part.open("wb") as out:
                 await self._fetch_with_resumed_links(out)

@@ -146,6 +146,16 @@ async def copy_tables_to_files(connection: Connection, name: str, folder: Path) 
     )
 
 
+async def block_starts_before_restore(connection: Connection, copy: DumpedDatabase) -> None:
+    """Mark an empty database that has Haulage's schema: no process starts on it until what is restored is reconciled.
+
+    Raises:
+        Conflict: The schema is of another revision than the copy.
+    """
+    await _require_revision_of_copy(connection, copy)
+    await connection.execute("UPDATE alembic_version SET version_num = $1", RESTORING)
+
+
 async def copy_files_into_empty_tables(connection: Connection, copy: DumpedDatabase, folder: Path) -> None:
     """Insert the rows of a copy into empty tables of the same revision: all of them, or none.
 
@@ -153,12 +163,8 @@ async def copy_files_into_empty_tables(connection: Connection, copy: DumpedDatab
         Conflict: A table has rows, or the schema is of another revision.
     """
     await require_database_without_rows(connection)
-    if (found := await read_haulage_or_temporal_revision(connection)) != copy.revision:
-        raise Conflict(
-            "restore_wrong_revision",
-            f"The backup of the database {copy.name} has revision {copy.revision}, this database {found or 'none'}.",
-            "Restore with the versions that the backup was made with, and upgrade afterwards.",
-        )
+    if await read_haulage_or_temporal_revision(connection) != RESTORING:
+        await _require_revision_of_copy(connection, copy)
     async with connection.transaction():
         for table in copy.tables:
             if table.name in _SEEDED:
@@ -172,6 +178,15 @@ async def copy_files_into_empty_tables(connection: Connection, copy: DumpedDatab
             await connection.execute(_SET_SEQUENCE, name, last)
         if await connection.fetchval("SELECT to_regclass('public.alembic_version') IS NOT NULL"):
             await connection.execute("UPDATE alembic_version SET version_num = $1", RESTORING)
+
+
+async def _require_revision_of_copy(connection: Connection, copy: DumpedDatabase) -> None:
+    if (found := await read_haulage_or_temporal_revision(connection)) != copy.revision:
+        raise Conflict(
+            "restore_wrong_revision",
+            f"The backup of the database {copy.name} has revision {copy.revision}, this database {found or 'none'}.",
+            "Restore with the versions that the backup was made with, and upgrade afterwards.",
+        )
 
 
 async def require_database_without_rows(connection: Connection) -> None:

@@ -173,6 +173,8 @@ async def _restore_database_and_objects(settings: Settings, manifest: BackupMani
         async with table_copies.open_connection_without_limits(settings.database) as connection:
             await table_copies.require_database_without_rows(connection)
             await migrate.migrate(settings.database.url.get_secret_value(), build_tls_arguments(settings.database))
+            # Before its rows: an API that is started again and again would begin on an empty database.
+            await table_copies.block_starts_before_restore(connection, manifest.databases[0])
             await table_copies.copy_files_into_empty_tables(connection, manifest.databases[0], folder / HAULAGE)
         for record in _iterate_object_records(folder):
             await _upload_object_from_backup(store, record, folder)

@@ -154,6 +154,24 @@ async def insert_rows_of_lost_workflows(sealer: SecretSealer, database: Database
         session.add(OpenLaneHead(type=TASK_TYPE, pos=1, pending=2, running=1, updated_at=now))
 
 
+async def test_nothing_starts_on_a_database_that_a_restore_has_not_filled_yet(empty_database_url: str) -> None:
+    """The mark came with the rows: an API that is started again and again began on the empty tables before."""
+    await migrate.migrate(empty_database_url)
+    copy = table_copies.DumpedDatabase(name="haulage", revision=migrate.get_head_revision(), tables=[], sequences={})
+    settings = DatabaseSettings(url=SecretStr(empty_database_url))
+    async with table_copies.open_connection_without_limits(settings) as connection:
+        with pytest.raises(Conflict, match="has revision 0000_other"):
+            await table_copies.block_starts_before_restore(
+                connection, copy.model_copy(update={"revision": "0000_other"})
+            )
+        await table_copies.block_starts_before_restore(connection, copy)
+        with pytest.raises(migrate.WrongRevision, match="is being restored"):
+            await migrate.migrate(empty_database_url)
+        await table_copies.copy_files_into_empty_tables(connection, copy, Path())
+        await table_copies.allow_starts_on_restored_database(connection)
+    await migrate.migrate(empty_database_url)
+
+
 async def test_rows_are_copied_into_another_database(
     database_url: str, stack: EmbeddedStack, database: Database, tmp_path: Path
 ) -> None:

@@ -78,6 +78,13 @@ async def test_the_disk_has_the_file_before_it_takes_the_place_of_another(
     assert sizes == [len(CONTENT)]
 
 
+async def test_a_name_may_be_as_long_as_the_file_system_allows(client: Client, tmp_path: Path) -> None:
+    """The name of the temporary file was longer still, and was refused after the whole export."""
+    path = tmp_path / f"{'n' * 251}.csv"
+    await client.save(make_finished_download(), path)
+    assert path.read_bytes() == CONTENT
+
+
 async def test_an_expired_link_is_renewed(peer: ApiPeer, client: Client, tmp_path: Path) -> None:
     """Links are good for minutes; a large file may take longer."""
     peer.breaks, peer.expired_links = [50_000], 1

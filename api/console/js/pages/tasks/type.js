@@ -54,7 +54,7 @@ export async function lanesPage(place) {
       return { items: page.lane_list, next: page.next_cursor };
     },
     key: (lane) => String(lane.pos),
-    empty: { text: t("tasks.lanesEmpty"), ...twins(`/v1/get_task_lanes?task_type=${type}`) },
+    empty: { text: t("tasks.lanesEmpty"), ...twins(address("/v1/get_task_lanes", { task_type: type })) },
     every: EVERY_MS,
   });
   return typePage(place, "/lanes", h("p", { class: "quiet" }, t("tasks.lanesIntro")), list);
