@@ -110,8 +110,9 @@ class JsonReader:
         """Parse a text into what `pick` functions read from, or None; raises UnreadableJson."""
         try:
             return self._decoder.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise UnreadableJson(str(error), is_json=isinstance(error, msgspec.ValidationError)) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            is_json = isinstance(error, (msgspec.ValidationError, RecursionError))
+            raise UnreadableJson(str(error), is_json=is_json) from None
 
     def get_value_reader(self, name: str) -> Pick:
         """Return the function that reads one name's value from a root; for an unknown name it returns None."""
