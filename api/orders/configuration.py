@@ -134,7 +134,7 @@ async def _change_options(
 ) -> PlatformConfigResponse:
     async with call.services.database.session() as session:
         await platforms.lock_options_until_commit(session)
-        rows = await platforms.lock_platforms_affected_by_level(session, path.platform)
+        rows = await platforms.list_platforms_affected_by_level(session, path.platform)
         levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
         before, earlier = levels.get(path.platform, NO_OPTIONS), _combine_platforms_with_options(rows, levels)
         options = change(before.options)

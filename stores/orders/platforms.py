@@ -254,18 +254,21 @@ async def lock_options_until_commit(session: Session) -> None:
     await session.execute(_LOCK)
 
 
-async def lock_platforms_affected_by_level(session: Session, level: str) -> list[OrderPlatform]:
-    """Lock the platforms that a change of a level affects: all of them, or the one whose own level it is.
+async def list_platforms_affected_by_level(session: Session, level: str) -> list[OrderPlatform]:
+    """List the platforms that a change of a level affects: all of them, or the one whose own level it is.
 
-    Locked, none begins, or is removed, before the change is in force that was checked against it.
+    Those that have not begun are locked: none begins before the change is in force that was checked against it. All
+    levels must be locked, so that none is set up or removed meanwhile.
 
     Raises:
         Missing: There is no such platform.
     """
-    statement = select(OrderPlatform).where(_IS_THERE).order_by(col(OrderPlatform.platform)).with_for_update()
+    number, affected = col(OrderPlatform.platform), [_IS_THERE]
     if level != DEFAULT_LEVEL:
-        statement = statement.where(OrderPlatform.platform == level)
-    rows = list(await session.exec(statement))
+        affected.append(number == level)
+    waits = select(number).where(*affected, col(OrderPlatform.starts_at).is_(None)).order_by(number).with_for_update()
+    await session.exec(waits)
+    rows = list(await session.exec(select(OrderPlatform).where(*affected).order_by(number)))
     if not rows and level != DEFAULT_LEVEL:
         raise build_missing_platform_fault(level)
     return rows

@@ -18,6 +18,7 @@ from domain.orders.activity_models import (
     ReadSliceInput,
     ServedPlatformsResult,
 )
+from domain.orders.config import DEFAULT_LEVEL
 from domain.orders.slices import SliceReadPurpose
 from domain.orders.windows import TimeWindow
 from infra.database import Database
@@ -306,3 +307,18 @@ async def test_a_slice_of_the_time_to_come_is_swept_once_that_has_settled(record
     assert await list_due(timedelta()) == []
     assert await list_due(SLICE) == []
     assert await list_due(SLICE + timedelta(minutes=4)) == [ledger.build_window(early)]
+
+
+async def test_a_busy_platform_holds_up_no_change_of_the_options_of_all(records: Database) -> None:
+    """What it began with is fixed; one that has not begun is locked, so that it does not begin meanwhile."""
+    await add(records, OrderPlatform(**{**build_platform("shop-2").model_dump(), "starts_at": None}))
+    async with asyncio.timeout(SOON_SECONDS), records.session() as busy, records.session() as session:
+        await platforms.require_platform(busy, NUMBER, lock=True)
+        await platforms.lock_options_until_commit(session)
+        rows = await platforms.list_platforms_affected_by_level(session, DEFAULT_LEVEL)
+        beginning = asyncio.create_task(platforms.require_platform(busy, "shop-2", lock=True))
+        await asyncio.sleep(0.2)
+        assert not beginning.done()
+        await session.commit()
+        await beginning
+    assert [row.platform for row in rows] == [NUMBER, "shop-2"]
