@@ -13,6 +13,7 @@ from pydantic import Field
 from api.http.models import Request
 from api.http.routes import Routes
 from api.pauses import RESUME_HOOKS
+from domain.faults import Invalid
 from domain.orders import names
 from infra.database import Database
 from services.services import Services
@@ -21,6 +22,9 @@ from stores.orders.order_copies import OrderSnapshot
 from workflows.orders import handle
 
 REMEMBERED_MAX: Final = 10_000
+ORDERS_READ_AT_ONCE: Final = 500
+PAGE_MAX_CHARACTERS: Final = 64 * 1024 * 1024
+"""Of a page of an export; its source may send no more to a download."""
 OrderKey = tuple[str, str]
 
 
@@ -41,12 +45,32 @@ class SnapshotTotalAndPageEndCache:
         return self._totals[snapshot]
 
     async def read_page(self, snapshot: OrderSnapshot, start: int, size: int) -> Sequence[str]:
-        """Return a page of orders as JSON texts, beginning with the given position."""
+        """Return a page of orders as JSON texts, beginning with the given position.
+
+        Raises:
+            Invalid: They are more than a download takes on a page; what is read until then is bounded.
+        """
+        texts, characters = list[str](), 0
         last = self._ends.get((snapshot, start))
-        orders = await order_copies.list_snapshot_orders(self._database, snapshot, size, skipped=start, after=last)
-        if orders:
-            _add_evicting_oldest(self._ends, (snapshot, start + len(orders)), (orders[-1].shop, orders[-1].order_id))
-        return [order.text for order in orders]
+        while len(texts) < size:
+            most = min(ORDERS_READ_AT_ONCE, size - len(texts))
+            orders = await order_copies.list_snapshot_orders(self._database, snapshot, most, skipped=start, after=last)
+            texts += [order.text for order in orders]
+            characters += sum(len(order.text) for order in orders)
+            if characters > PAGE_MAX_CHARACTERS:
+                raise Invalid(
+                    "page_too_large",
+                    f"A page of {size:,} orders has more than {PAGE_MAX_CHARACTERS:,} characters here.",
+                    "Ask for a smaller page_size.",
+                    field="page_size",
+                )
+            if orders:
+                last = orders[-1].shop, orders[-1].order_id
+            if len(orders) < most:
+                break
+        if last and texts:
+            _add_evicting_oldest(self._ends, (snapshot, start + len(texts)), last)
+        return texts
 
 
 SNAPSHOTS = web.AppKey("orders_frozen", SnapshotTotalAndPageEndCache)

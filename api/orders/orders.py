@@ -90,7 +90,7 @@ async def create_mark(call: Call, query: SnapshotQuery) -> ExportMarkResponse:
     EXPORT_ROUTE,
     access=RouteAccess.PROJECT,
     media_type=JSON,
-    problems={"not_found": Missing, "mark_gone": Gone},
+    problems={"not_found": Missing, "mark_gone": Gone, "page_too_large": Invalid},
 )
 async def read_download_source_page(call: Call, query: DownloadSourcePageQuery) -> web.StreamResponse:
     """Answer one page of the download center's protocol: `{"total": …, "data": […]}`."""
