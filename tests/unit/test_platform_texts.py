@@ -145,7 +145,7 @@ def test_what_the_database_cannot_hold_is_refused_in_a_sentence(
     parser = OrderParser(PLAIN, Account("7", "shop", "http://a"))
     row = f'{{"id":{order_id},"updated_at":"2026-11-20T10:30:00Z","version":{version}}}'
     if reason is None:
-        assert parser.parse_order(msgspec.Raw(row.encode()), WINDOW.start).version == version
+        assert parser.parse_order(msgspec.Raw(row.encode()), WINDOW.start, WINDOW.end).version == version
         return
     with pytest.raises(InconsistentAnswers, match=reason):
-        parser.parse_order(msgspec.Raw(row.encode()), WINDOW.start)
+        parser.parse_order(msgspec.Raw(row.encode()), WINDOW.start, WINDOW.end)
