@@ -24,6 +24,8 @@ from infra.objects import PART_TYPE, ObjectMissing, ObjectStore
 
 # A crash must not lose minutes of a slow source, so pages are secured at least this often.
 SECURE_EVERY_SECONDS = 5.0
+# Rows of a book were planned by those of the first page; what grows far beyond that is staged by parts instead.
+BOOK_ROWS_MAX_BYTES = 2 * books.GATHERED_MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +271,8 @@ class BookRenderingStager(RangeStager):
             )
 
     async def _upload_part_if_full(self) -> bool:
+        if self._pieces_bytes > BOOK_ROWS_MAX_BYTES:
+            raise StagedPartsInvalid("the rows are larger than those of the first page, too large for books in memory")
         return False
 
 

@@ -81,8 +81,9 @@ class DownloadStateCarriedToNextRun(BaseModel):
     done_rows: int = 0
 
     def begin_again(self, now: datetime) -> None:
-        """Begin the time limit anew, with a probe, also where fetchers were stopped in their midst."""
+        """Begin anew what is limited, with a probe, also where fetchers were stopped in their midst."""
         self.began, self.reruns, self.is_fetching = now, 0, False
+        self.resets = self.column_additions = self.expirations = 0
 
 
 class DownloadInput(BaseModel):

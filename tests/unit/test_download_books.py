@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from temporalio import workflow
 
-from activities.downloads import books
+from activities.downloads import books, stager
 from activities.downloads.book_rendering import BookRenderer, BufferedRowReader
-from domain.downloads import sinks
-from domain.downloads.activity_models import FileOrSegments, SourcesProbe, TableProbe
+from activities.downloads.stager import BookRenderingStager
+from domain.downloads import sinks, staging
+from domain.downloads.activity_models import (
+    DownloadStateCarriedToNextRun,
+    FetchRangeInput,
+    FileOrSegments,
+    SourcesProbe,
+    TableProbe,
+)
 from domain.downloads.models import DownloadSpec, FileType, StoredFile
-from domain.downloads.plan import RowSegment, SourceExtent
+from domain.downloads.plan import PageRange, RowSegment, SourceExtent
 from domain.downloads.shape import PageEncoder, TableShape
-from domain.downloads.staging import RenderedSegment
+from domain.downloads.staging import RangeLedger, RenderedSegment, StagedPartsInvalid
 from excel.table_body import TableBodyWriter
 from excel.template.models import TableTextsAndTemplate, WorkbookLayout
 from workflows.downloads.processing import FileMaker
@@ -82,3 +92,30 @@ async def test_no_book_is_asked_for_with_its_drawing(monkeypatch: pytest.MonkeyP
 
     assert await maker.make_file(SourcesProbe(tables=[build_probe(3)]), [[]]) == file
     assert [len(each.model_dump_json()) < 5_000 for each in asked[1:4]] == [True] * 3
+
+
+async def test_rows_that_outgrow_the_memory_of_a_book_are_staged_by_parts_instead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first page has small rows: what its fetcher holds is bounded all the same, and the download starts over."""
+    monkeypatch.setattr(stager, "BOOK_ROWS_MAX_BYTES", 2 * staging.CUT_AT_BYTES)
+    fetch = FetchRangeInput(
+        spec=SPEC, probe=build_probe(1_000), pages=PageRange(index=0, first=0, end=9), ranges=1, slice_seconds=60
+    )
+    ledger = RangeLedger(upload_id="u", range=0, next_page=0)
+    gathering = BookRenderingStager(AsyncMock(), fetch, ledger, b"", asyncio.Semaphore(1))
+
+    for _ in range(2):
+        await gathering.add_page_and_store_due_parts(bytes(staging.CUT_AT_BYTES), 1)
+    with pytest.raises(StagedPartsInvalid, match="too large for books in memory"):
+        await gathering.add_page_and_store_due_parts(b"1", 1)
+
+
+def test_what_is_limited_begins_anew_with_a_retry() -> None:
+    """Else a retry would fail where the first processing started over."""
+    before, now = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    progress = DownloadStateCarriedToNextRun(began=before, reruns=3, resets=2, column_additions=3, expirations=3)
+
+    progress.begin_again(now)
+
+    assert progress == DownloadStateCarriedToNextRun(began=now)
