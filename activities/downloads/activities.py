@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -36,9 +36,9 @@ from domain.downloads.activity_models import (
     TableProbe,
 )
 from domain.downloads.models import DownloadSpec, DownloadState, RangeFetcherProgress, StoredFile
+from domain.downloads.retries import RUN_ENDED_FAULT
 from domain.downloads.staging import RenderedSegment, StagedPartsInvalid, StagedRowsTooOld
 from domain.redaction import SecretRedactor
-from excel.template.models import WorkbookLayout
 from infra import log, metrics, outages
 from infra.heartbeats import send_heartbeats_during_block
 from infra.housekeeping import remove_in_batches_within_time
@@ -164,13 +164,13 @@ class DownloadActivities:
     async def _probe_and_resume_or_start_over(self, request: ProbeInput) -> ProbedSourcesOrWaitOrFile:
         spec, earlier, began = request.spec, request.earlier, time.monotonic()
         tables = [await self._probe_table(request, table) for table in range(spec.table_count)]
-        probes, drawing = [table.probe for table in tables], _replace_tables_by_probed(spec, tables)
+        probes, drawing = [table.probe for table in tables], probing.replace_tables_by_probed(spec, tables)
         seconds = time.monotonic() - began
         is_slow = seconds > SLOW_PAGE_SECONDS
         books.require_rows_within_single_book(spec, drawing, probes)
         if (
             earlier
-            and _have_sources_same_extent_and_first_rows(earlier.tables, probes)
+            and probing.have_sources_same_extent_and_first_rows(earlier.tables, probes)
             and await self._was_staged_within_resume_window_or_none(spec)
         ):
             return ProbedSourcesOrWaitOrFile(sources=earlier.model_copy(update={"resumed": True, "is_slow": is_slow}))
@@ -310,6 +310,7 @@ class DownloadHousekeeping:
     async def _remove_abandoned_staging_and_old_rows(self) -> RemovedStagingCounts:
         await DatabaseLimiter(self._database).delete_expired_rows()
         ended = datetime.now(UTC) - self._retention
+        await self._mark_downloads_without_run_as_failed()
         rows = await remove_in_batches_within_time(
             partial(catalogue.purge_rows_of_ended_downloads, self._database, ended), PURGE_BATCH
         )
@@ -330,12 +331,21 @@ class DownloadHousekeeping:
             log.get(__name__).info("download_rows_purged", rows=rows)
         return RemovedStagingCounts(uploads=aborted, objects=swept, rows=rows)
 
+    async def _mark_downloads_without_run_as_failed(self) -> None:
+        """End the rows of runs that were terminated: the engine forgets those, and nothing else would end them."""
+        for row in await catalogue.list_unfinished_downloads(self._database, datetime.now(UTC) - ABANDONED_AFTER):
+            if await self._has_ended(row.project_id, row.task_id):
+                await catalogue.mark_unfinished_as_failed(self._database, row, RUN_ENDED_FAULT)
+
     async def _is_of_ended_download(self, key: str) -> bool:
-        """Return whether a key belongs to a download whose workflow does not run."""
-        if (found := names.parse_download_of_key(key)) is None:
-            return False
+        found = names.parse_download_of_key(key)
+        return found is not None and await self._has_ended(*found)
+
+    async def _has_ended(self, project_id: str, task_id: str) -> bool:
+        """Return whether the workflow of a download does not run."""
+        workflow_id = names.build_download_workflow_id(project_id, task_id)
         try:
-            description = await self._engine.get_workflow_handle(names.build_download_workflow_id(*found)).describe()
+            description = await self._engine.get_workflow_handle(workflow_id).describe()
         except RPCError as error:
             if outages.is_workflow_or_schedule_missing(error):
                 return True
@@ -364,20 +374,6 @@ def _count_and_log_end(finish: RecordEndInput) -> None:
         fetchers=finish.fetchers,
         seconds=seconds,
     )
-
-
-def _replace_tables_by_probed(spec: DownloadSpec, tables: Sequence[probing.ProbeWithDrawing]) -> WorkbookLayout | None:
-    """Return the drawing with what the sources say of each table."""
-    if spec.drawing is None:
-        return None
-    return spec.drawing.model_copy(update={"tables": [table.drawing for table in tables]})
-
-
-def _have_sources_same_extent_and_first_rows(earlier: Sequence[TableProbe], now: Sequence[TableProbe]) -> bool:
-    """Return whether the sources have the same size, columns and first rows as before."""
-    return [(each.extent, each.shape, each.first_rows) for each in earlier] == [
-        (each.extent, each.shape, each.first_rows) for each in now
-    ]
 
 
 @contextmanager

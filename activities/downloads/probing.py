@@ -19,7 +19,7 @@ from domain.downloads.retries import TIMEOUTS_MAX, PageAttempts, is_timeout
 from domain.downloads.shape import choose_table_shape
 from domain.downloads.shape import require_column_limits as _require_usable
 from domain.faults import SourceFault
-from excel.template.models import TableTextsAndTemplate
+from excel.template.models import TableTextsAndTemplate, WorkbookLayout
 from excel.template.reading import find_table_faults
 
 T = TypeVar("T")
@@ -58,6 +58,20 @@ async def probe_table(
     with source.redact_faults_and_release_slot():
         first, extent = await _SourceProber(source, spec, failed_tries, page_size_max).probe_first_page_and_extent()
         return await _build_probed_table(spec, drawing, more_columns, first, extent)
+
+
+def replace_tables_by_probed(spec: DownloadSpec, tables: Sequence[ProbeWithDrawing]) -> WorkbookLayout | None:
+    """Return the drawing with what the sources say of each table."""
+    if spec.drawing is None:
+        return None
+    return spec.drawing.model_copy(update={"tables": [table.drawing for table in tables]})
+
+
+def have_sources_same_extent_and_first_rows(earlier: Sequence[TableProbe], now: Sequence[TableProbe]) -> bool:
+    """Return whether the sources have the same size, columns and first rows as before."""
+    return [(each.extent, each.shape, each.first_rows) for each in earlier] == [
+        (each.extent, each.shape, each.first_rows) for each in now
+    ]
 
 
 async def _build_probed_table(

@@ -25,6 +25,7 @@ from domain.downloads.models import (
     StoredFile,
     add_rows_of_running_fetchers,
 )
+from domain.downloads.retries import RUN_ENDED_FAULT
 from domain.faults import FaultRecord, Missing
 from infra import metrics, outages, temporal
 from services.services import Services
@@ -179,12 +180,6 @@ RUNS_REMEMBERED_MAX = 10_000
 """Runs whose rows are remembered; the least recently read run is evicted first."""
 
 
-_TERMINATED_FAULT = FaultRecord(
-    code="run_ended",
-    message="The run was ended from outside, before the download was done.",
-    hint="Start the download again; if you do not know why it was ended, ask the operator.",
-)
-
 DownloadKey = tuple[str, str]
 
 
@@ -329,5 +324,5 @@ def _mark_failed_if_terminated(status: DownloadStatus, description: WorkflowExec
     if status.state.is_final or description.status not in over:
         return status
     return status.model_copy(
-        update={"state": DownloadState.FAILED, "phase": DownloadPhase.DONE, "fault": _TERMINATED_FAULT}
+        update={"state": DownloadState.FAILED, "phase": DownloadPhase.DONE, "fault": RUN_ENDED_FAULT}
     )

@@ -18,6 +18,12 @@ WRONG_ANSWERS_MAX: Final = 3
 _FINAL_WHEN_REPEATED: Final = frozenset({"source_cut_off"})
 """Faults that may pass, but are final if they come twice in a row and are equal."""
 
+RUN_ENDED_FAULT: Final = FaultRecord(
+    code="run_ended",
+    message="The run was ended from outside, before the download was done.",
+    hint="Start the download again; if you do not know why it was ended, ask the operator.",
+)
+
 
 class PageRetryRules(BaseModel):
     """Limits of retries."""

@@ -16,6 +16,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from domain.downloads import names
 from domain.downloads.activity_models import RecordEndInput
 from domain.downloads.models import DownloadSpec, DownloadState, FileType
+from domain.faults import FaultRecord
 from domain.workload import ConcernKind, WorkByProject, merge_workloads, parse_uncounted_concerns, parse_workloads
 from infra.database import Database
 from infra.objects import ObjectStore
@@ -48,6 +49,8 @@ _PURGE: Final = """
         ORDER BY created_at LIMIT $2
     )
 """
+
+_UNFINISHED: Final = col(Download.state).in_([DownloadState.PENDING, DownloadState.RUNNING])
 
 
 async def insert_accepted_download_if_new(database: Database, spec: DownloadSpec) -> None:
@@ -121,6 +124,23 @@ async def list_expired_downloads(database: Database, limit: int, *, excluded: Co
     )
     async with database.session() as session:
         return list(await session.exec(due.order_by(col(Download.expires_at)).limit(limit)))
+
+
+async def list_unfinished_downloads(database: Database, before: datetime) -> Sequence[Download]:
+    """Return the downloads from before a time that have not ended."""
+    query = select(Download).where(_UNFINISHED, col(Download.created_at) < before)
+    async with database.session() as session:
+        return (await session.exec(query)).all()
+
+
+async def mark_unfinished_as_failed(database: Database, row: Download, fault: FaultRecord) -> None:
+    """Mark a download as failed and notify, unless it has ended meanwhile."""
+    values = {"state": DownloadState.FAILED, "finished_at": datetime.now(UTC), "fault": fault.model_dump()}
+    async with database.session() as session:
+        await session.exec(update(Download).where(col(Download.task_id) == row.task_id, _UNFINISHED).values(**values))
+        await notify_api_processes_on_commit(
+            database, session, DownloadSpec.model_validate(row.request), DownloadState.FAILED
+        )
 
 
 async def purge_rows_of_ended_downloads(database: Database, before: datetime, limit: int) -> int:
@@ -204,9 +224,8 @@ async def list_unfinished_or_recently_ended(
     database: Database, project_id: str, *, ended_within: timedelta, limit: int
 ) -> Sequence[str]:
     """Return the ids of a project's downloads that run or ended recently, newest first."""
-    running = col(Download.state).in_([DownloadState.PENDING, DownloadState.RUNNING])
     just_ended = col(Download.finished_at) > func.now() - ended_within
-    query = select(Download.task_id).where(Download.project_id == project_id, or_(running, just_ended))
+    query = select(Download.task_id).where(Download.project_id == project_id, or_(_UNFINISHED, just_ended))
     async with database.session() as session:
         return (await session.exec(query.order_by(col(Download.created_at).desc()).limit(limit))).all()
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import update
-from sqlmodel import col
+from sqlmodel import col, select
 from temporalio.client import ScheduleHandle
 
 from activities.downloads import activities
@@ -96,6 +96,28 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatc
         downloads_names.build_download_workflow_id(exports.project_id, task_id)
     ).cancel()
     assert (await exports.wait_for_end(task_id))["state"] == "cancelled"
+
+
+async def test_a_download_whose_run_was_terminated_fails(exports: Downloads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine forgets the run, and then nothing would say any more that it has ended; one that runs goes on."""
+    ended, runs = [await exports.start(exports.source.url(rows=50_000, delay_ms=100)) for _ in range(2)]
+    handles = [
+        exports.services.engine.get_workflow_handle(
+            downloads_names.build_download_workflow_id(exports.project_id, task_id)
+        )
+        for task_id in (ended, runs)
+    ]
+    await handles[0].terminate()
+    monkeypatch.setattr(activities, "ABANDONED_AFTER", timedelta(seconds=-1))
+
+    await keep_house(exports.services.engine, downloads_names)
+
+    async with exports.services.database.session() as session:
+        rows = {row.task_id: row for row in await session.exec(select(Download))}
+    assert (rows[ended].state, (rows[ended].fault or {}).get("code")) == ("failed", "run_ended")
+    assert rows[runs].state in ("pending", "running")
+    await handles[1].cancel()
+    assert (await exports.wait_for_end(runs))["state"] == "cancelled"
 
 
 async def test_the_schedule_is_made_once_and_mended(exports: Downloads) -> None:
