@@ -12,6 +12,7 @@ from dataclasses import replace
 from http import HTTPStatus
 
 from api.http.auth import build_missing_to_caller_fault
+from api.http.problems import RequestRejected
 from api.http.routes import Call, RouteAccess
 from api.pauses import SYSTEM_PAUSED
 from api.projects import ProjectPath
@@ -29,6 +30,7 @@ from api.transfers.quotas import (
     SAVE_SECONDS,
     TOO_MANY_TARGETS,
     count_targets_within_quotas,
+    release_daily_targets,
     uncount_targets_that_no_job_took,
 )
 from api.transfers.requests import (
@@ -239,9 +241,13 @@ async def _join_within_quota(call: Call, file: FileByBizAppAndPath, group: Targe
     await count_targets_within_quotas(call, admitted_id, targets, until)
     try:
         window_number = await context.joiner.join_job(file, group)
-    except QuotaExhausted:
-        # Another error leaves open whether they have joined: until the window is over, they count.
+    except (QuotaExhausted, RequestRejected):
         uncount_targets_that_no_job_took(call, admitted_id, targets)
+        raise
+    except EngineUnresponsive:
+        # They may have joined, and count as open until the window is over. Callers repeat the request: all that they
+        # ask for during an outage would use up their day.
+        release_daily_targets(call, targets)
         raise
     job_id, until = build_job_id_and_save_time(window_number)
     call.request.app[OPEN_TRANSFERS].move_targets_to_joined_job(call.project_id, admitted_id, job_id, targets, until)

@@ -212,6 +212,11 @@ async def count_targets_within_quotas(call: Call, job_id: str, targets: int, unt
 def uncount_targets_that_no_job_took(call: Call, job_id: str, targets: int) -> None:
     """Count admitted targets no more, as no job has taken them."""
     call.request.app[OPEN_TRANSFERS].uncount_targets_that_did_not_join(call.project_id, job_id, targets)
+    release_daily_targets(call, targets)
+
+
+def release_daily_targets(call: Call, targets: int) -> None:
+    """Count targets no more among those of the day."""
     call.request.app[DAILY_QUOTAS].release(call.project_id, _build_daily_amounts(targets))
 
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from api.daily_quotas import DAILY_QUOTAS
+from api.http.problems import RequestRejected
 from api.http.routes import Call
 from api.transfers import actions
 from api.transfers.context import BatchedTransferLookup
+from api.transfers.joins import JoinTimeout
+from api.transfers.quotas import OPEN_TRANSFERS
 from api.transfers.requests import TransferJobPath
-from domain.faults import Conflict
+from domain.faults import Conflict, QuotaExhausted
 from domain.transfers import names
-from domain.transfers.joining import FailedTargetsRetry
+from domain.transfers.joining import FailedTargetsRetry, TargetsWithSameSpec
+from domain.transfers.models import FileByBizAppAndPath, TransferSpec
 from domain.transfers.names import TransferJobKey
 from infra.outages import EngineUnresponsive
 from services.services import Services
@@ -127,3 +134,42 @@ async def test_an_id_that_is_longer_than_any_job_s_names_none() -> None:
     job_id = f"AsyncDownloadJob:2:7:/{'f' * 300}:500"
     assert names.parse_job_id(job_id)
     assert await lookup.count_joined_targets(job_id, "p") == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "open_", "daily"),
+    [
+        (QuotaExhausted("window_full", "Full.", "Wait.", retry_after_seconds=1), 0, 0),
+        (RequestRejected(HTTPStatus.SERVICE_UNAVAILABLE, "no_workers", "No.", "Wait."), 0, 0),
+        (JoinTimeout("no answer"), 3, 0),
+    ],
+    ids=["full", "no workers", "no answer"],
+)
+async def test_what_was_not_accepted_is_not_counted_for_the_day(
+    known: Jobs, monkeypatch: pytest.MonkeyPatch, error: Exception, open_: int, daily: int
+) -> None:
+    """Callers repeat it for as long as an outage lasts; what may have joined is open until the window is over."""
+    counts = Counter[str]()
+
+    async def join_job(*_: Any) -> int:
+        counts.update({"open": 3, "daily": 3})
+        raise error
+
+    async def count_targets(*_: Any) -> None:
+        pass
+
+    monkeypatch.setattr(known, "join_job", join_job, raising=False)
+    monkeypatch.setattr(actions, "count_targets_within_quotas", count_targets)
+    app = {
+        OPEN_TRANSFERS: SimpleNamespace(uncount_targets_that_did_not_join=lambda *_: counts.subtract({"open": 3})),
+        DAILY_QUOTAS: SimpleNamespace(release=lambda *_: counts.subtract({"daily": 3})),
+    }
+    call = cast("Call", SimpleNamespace(project_id="p", request=SimpleNamespace(app=app)))
+    context = SimpleNamespace(joiner=known, window_seconds=15)
+    monkeypatch.setattr(actions, "get_transfer_context", lambda _call: context)
+    spec = TransferSpec(project_id="p", signature="a" * 64, user="root", folder="/data")
+    group = TargetsWithSameSpec(spec=spec, file_name="f", targets=[(key, f"agent-{key}", "") for key in range(3)])
+    with pytest.raises(type(error)):
+        await actions._join_within_quota(call, FileByBizAppAndPath(biz_id=2, app_id=7, path="/f"), group)
+
+    assert (counts["open"], counts["daily"]) == (open_, daily)
