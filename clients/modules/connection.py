@@ -57,7 +57,7 @@ class ModuleFailure(ServiceFailure):
         is_away: Whether the module answers no call at all; otherwise that is not known.
         is_paused: Whether it is paused, so that it was not called.
         is_answered: Whether it answered each attempt, so that none of them is still under way.
-        is_too_large: Whether it answered with more than is read.
+        is_too_large: Whether it answered with more than is read, or that it would.
     """
 
     def __init__(
@@ -263,6 +263,7 @@ class ModuleConnection:
             is_transient=status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in BUSY_STATUSES,
             is_away=status in _AWAY_STATUSES,
             is_answered=True,
+            is_too_large=status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             retry_after_seconds=parse_retry_after(response.headers),
         )
 
@@ -308,7 +309,13 @@ class ModuleConnections:
             await self._open.pop(key).close()
 
 
-_AWAY_STATUSES = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+# A route that is not there says nothing about what was sent to it: the module takes no batches, or is elsewhere.
+_AWAY_STATUSES = (
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.METHOD_NOT_ALLOWED,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+)
 _ADVICE = "See whether it runs and lets us in."
 
 

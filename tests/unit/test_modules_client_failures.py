@@ -180,3 +180,15 @@ async def test_a_module_that_goes_on_failing_holds_the_others_up_for_some_minute
     assert [type(each) for each in results[1:]] == [UnansweredResult] * 7
     assert "failed on other operations for several minutes" in results[-1].error
     assert sum(bool(call.op_ids) for call in oss.modules["ed"].calls) <= 2
+
+
+@pytest.mark.parametrize("status", [404, 405])
+async def test_a_module_without_batches_has_not_failed_on_operations(tmp_path: Path, status: int) -> None:
+    """It answers lookups: that `batch` says what it cannot do is no failure of a message, and is said."""
+    rule = call_fault(OssAction.ERROR, status=status, times=1)
+    async with running_modules(tmp_path, rule, batch=500) as (oss, caller):
+        results = await caller.apply_operations(ED, three_upserts())
+
+    assert [type(each) for each in results] == [UnansweredResult] * 3
+    assert "and batch if it takes no batches" in results[0].error
+    assert len(oss.modules["ed"].calls) == 1
