@@ -1,6 +1,6 @@
 """The contract of a module that keeps addresses, as a sub-application for aiohttp."""
 
-from haulage.address_module.addresses import AddressStore, AddressTable
+from haulage.address_module.addresses import AddressStore, AddressTable, PageTooLarge
 from haulage.address_module.database import MYSQL, POSTGRESQL, SQLITE, Connection, Cursor, Dialect, Transaction
 from haulage.address_module.executor import HasInFlightOrders
 from haulage.address_module.handler import build_address_module
@@ -28,6 +28,7 @@ __all__ = [
     "OperationKind",
     "OperationOutcome",
     "OperationResult",
+    "PageTooLarge",
     "Transaction",
     "build_address_module",
     "build_create_table_statements",

@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from pydantic_core import to_json
 
 from haulage.address_module.database import Transaction
 
 Record = dict[str, Any]
+ROWS_PER_STATEMENT: Final = 100
+PAGE_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Records of a page of several addresses; Haulage requests fewer if they are larger."""
+
+
+class PageTooLarge(Exception):
+    """The records of a page are too large to be loaded together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,11 @@ class AddressStore(Protocol):
         """Remove the logically deleted address with this id."""
 
     def list_page(self, after: int, limit: int) -> Sequence[AddressRow]:
-        """Return addresses in the order of their UPRNs, from the first above `after`."""
+        """Return addresses in the order of their UPRNs, from the first above `after`.
+
+        Raises:
+            PageTooLarge: Their records together are too large to be loaded; fewer are requested then.
+        """
 
 
 class AddressTable:
@@ -116,10 +127,23 @@ class AddressTable:
         self._transaction.run("DELETE FROM haulage_deleted WHERE address_id = ?", address_id)
 
     def list_page(self, after: int, limit: int) -> Sequence[AddressRow]:
-        found = self._transaction.fetch_rows(
-            "SELECT uprn, address_id, record FROM haulage_addresses WHERE uprn > ? ORDER BY uprn LIMIT ?", after, limit
-        )
-        return [AddressRow(each[0], each[1], _decode_record(each[2])) for each in found]
+        statement = "SELECT uprn, address_id, record FROM haulage_addresses WHERE uprn > ? ORDER BY uprn LIMIT ?"
+        found: list[AddressRow] = []
+        size, has_more = 0, True
+        # A few at a time: drivers load all rows of a statement.
+        while has_more and len(found) < limit:
+            wanted = min(ROWS_PER_STATEMENT, limit - len(found))
+            rows = self._transaction.fetch_rows(statement, found[-1].uprn if found else after, wanted)
+            found += [AddressRow(each[0], each[1], _decode_record(each[2])) for each in rows]
+            size += sum(_measure_record(each[2]) for each in rows)
+            if size > PAGE_MAX_BYTES and len(found) > 1:
+                raise PageTooLarge(f"The records of {len(found)} addresses have {size:,} bytes. Request fewer.")
+            has_more = len(rows) == wanted
+        return found
+
+
+def _measure_record(stored: Any) -> int:
+    return len(stored) if isinstance(stored, (str, bytes)) else len(to_json(stored))
 
 
 def _encode_record(record: Record) -> str:

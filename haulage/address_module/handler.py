@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from pydantic import BaseModel, Field, ValidationError
 
-from haulage.address_module.addresses import AddressStore, AddressTable
+from haulage.address_module.addresses import AddressStore, AddressTable, PageTooLarge
 from haulage.address_module.database import Connection, Database, DatabaseUnreachable, Dialect, Transaction
 from haulage.address_module.executor import HasInFlightOrders, OperationExecutor, list_applied_operations
 from haulage.address_module.models import (
@@ -116,9 +116,12 @@ class AddressModuleHandlers:
     async def list_addresses(self, request: web.Request) -> web.Response:
         """Return addresses in the order of their UPRNs."""
         query = PageQuery.model_validate(dict(request.query))
-        rows = await self.database.run(
-            lambda transaction: self.addresses(transaction).list_page(query.after, query.limit)
-        )
+        try:
+            rows = await self.database.run(
+                lambda transaction: self.addresses(transaction).list_page(query.after, query.limit)
+            )
+        except PageTooLarge as error:
+            raise web.HTTPRequestEntityTooLarge(0, text=str(error)) from None
         return _build_response(PageResponse(addresses=[AddressEntry(**asdict(each)) for each in rows]))
 
     async def list_addresses_with_open_orders(self, request: web.Request) -> web.Response:

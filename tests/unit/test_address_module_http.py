@@ -113,6 +113,33 @@ async def test_what_it_cannot_read_is_refused(file: Path, method: str, path: str
             assert await answer.json() == {"addresses": []}
 
 
+async def test_a_page_of_large_records_is_refused_before_it_is_loaded(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """413, so that fewer are requested; one alone may be larger."""
+    monkeypatch.setattr("haulage.address_module.addresses.PAGE_MAX_BYTES", 1_000, raising=False)
+    monkeypatch.setattr("haulage.address_module.addresses.ROWS_PER_STATEMENT", 2, raising=False)
+    large = [
+        {**UPSERT, "op_id": str(seq), "seq": seq, "uprn": seq, "record": {"a": "x" * size}}
+        for seq, size in enumerate((10, 10, 10, 2_000, 2_000), 1)
+    ]
+    async with running_contract(opens(file)) as session:
+        await apply_each(session, large, is_batch=True)
+        pages = {}
+        for after, limit in ((0, 3), (0, 4), (0, 5_000), (3, 1), (4, 1), (5, 1)):
+            async with session.get(f"addresses?after={after}&limit={limit}") as answer:
+                found = [each["uprn"] for each in (await answer.json())["addresses"]] if answer.status == 200 else []
+                pages[after, limit] = (answer.status, found)
+    assert pages == {
+        (0, 3): (200, [1, 2, 3]),
+        (0, 4): (413, []),
+        (0, 5_000): (413, []),
+        (3, 1): (200, [4]),
+        (4, 1): (200, [5]),
+        (5, 1): (200, []),
+    }
+
+
 async def test_without_its_database_it_is_away(tmp_path: Path) -> None:
     """503, so that everything is sent again; nothing counts as failed by itself."""
 
