@@ -78,9 +78,7 @@ async def test_a_join_costs_the_same_whoever_has_joined_before(settings: Setting
     assert later < 2 * at_first < 40_000
 
 
-async def test_a_window_takes_what_its_history_has_room_for(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_window_takes_as_much_as_its_history(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request that comes then joins the next window, and leaves nothing in the history of the full one."""
     monkeypatch.setattr(joining, "JOIN_BYTES_MAX", 350)
     async with running_transfers(settings, window_seconds=4) as transfers:

@@ -40,7 +40,7 @@ class BusyHosts:
         self.fairness_keys: set[str | None] = set()
 
     def get_or_start_fetch(self, *_: str) -> asyncio.Task[FetchedFileHostResult]:
-        """Stand in for the hosts of a job."""
+        """Act as the hosts of a job."""
 
         async def fetch() -> FetchedFileHostResult:
             return FetchedFileHostResult(queue=self.queues[len(self.waits)])
@@ -48,10 +48,10 @@ class BusyHosts:
         return asyncio.create_task(fetch())
 
     def forget_host_unless_replaced(self, *_: Any) -> None:
-        """Stand in for the hosts of a job."""
+        """Act as the hosts of a job."""
 
     async def execute_activity(self, *_: Any, **options: Any) -> None:
-        """Stand in for the engine."""
+        """Act as the engine."""
         self.waits.append((options["task_queue"], options["schedule_to_start_timeout"].total_seconds()))
         self.fairness_keys.add(options["priority"].fairness_key)
         if len(self.waits) == len(self.queues):

@@ -104,7 +104,7 @@ def test_a_full_job_sends_lots_on(limits: dict[str, int], refused: JoinBatch) ->
     assert (reply.is_open, reply.refused, registry.targets) == (True, [0], 2)
 
 
-def test_requests_that_history_has_no_room_for_are_refused_before_they_are_in_it(
+def test_requests_beyond_what_history_takes_are_refused_before_they_are_in_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also those that repeat targets, which add none; Temporal terminates a job whose history is too large."""

@@ -25,12 +25,12 @@ class Tables:
         self.read_seconds = 0.0
 
     async def count_open(self, _database: Any, _project_id: str) -> dict[str, int]:
-        """Stand in for the store."""
+        """Act as the store."""
         self.now += self.read_seconds
         return dict(self.open)
 
     async def filter_saved_job_ids(self, _database: Any, job_ids: list[str]) -> set[str]:
-        """Stand in for the store."""
+        """Act as the store."""
         return self.open.keys() & set(job_ids)
 
 

@@ -41,26 +41,26 @@ class Jobs:
         self.signals = 0
 
     async def start_retry(self, job: TransferJobKey, _retry: FailedTargetsRetry) -> bool:
-        """Stand in for the engine."""
+        """Act as the engine."""
         if str(job) in self.started:
             return False
         self.started.add(str(job))
         return True
 
     async def is_running(self, job_id: str) -> bool:
-        """Stand in for the engine."""
+        """Act as the engine."""
         return job_id in self.started
 
     async def refuse_further_targets(self, *_: str) -> None:
-        """Stand in for the engine."""
+        """Act as the engine."""
         self.signals += 1
 
     async def filter_saved_job_ids(self, _database: Any, job_ids: Sequence[str]) -> set[str]:
-        """Stand in for the store."""
+        """Act as the store."""
         return self.saved & set(job_ids)
 
     async def count_failed(self, *_: Any) -> int:
-        """Stand in for the store."""
+        """Act as the store."""
         return self.failed
 
 
