@@ -13,9 +13,8 @@ import msgspec
 from aiohttp import web
 
 from api import pauses
-from api.daily_quotas import DAILY_QUOTAS
 from api.http.routes import Call, RouteAccess
-from api.tasks import responses
+from api.tasks import quotas, responses
 from api.tasks.context import TaskContext, build_unknown_task_fault, get_task_context, raise_if_code_is_failure, routes
 from api.tasks.lanes import CancelOperation
 from api.tasks.queries import count_pending_and_running_tasks
@@ -43,7 +42,7 @@ from api.tasks.responses import (
     process_concurrently_and_collect_outcomes,
 )
 from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_CHANGED, TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
-from domain.faults import Conflict, Invalid, Missing
+from domain.faults import Conflict, Fault, Invalid, Missing
 from domain.tasks.messages import (
     CreateOperation,
     OperationCode,
@@ -63,7 +62,6 @@ from workflows.tasks.handle import LaneClosed
 
 AGAIN = "again "
 """Prefix of the key of a task that was created in place of an ended one; the id of that one follows."""
-TOO_MANY_AT_ONCE = "too_many_tasks_at_once"
 _CREATE_PROBLEMS = {TYPE_UNKNOWN: Missing, TASK_DIFFERS: Conflict}
 _CANCEL_PROBLEMS = {TASK_UNKNOWN: Missing, SET_REFUSED: Conflict}
 _TYPE_PROBLEMS = {TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict}
@@ -78,18 +76,22 @@ async def create_task(call: Call, body: CreateTaskRequest) -> TaskIdResponse | w
     task, however often it is sent and whatever became of the task; with another user, priority, content, stage or start
     it is an error.
     """
-    await _count_new_tasks_against_quota(call, 1)
-    return build_success_response(task_id=await _create_task(call, body.task_data))
+    await quotas.count_new_tasks_within_quotas(call, get_task_context(call).open_tasks, 1)
+    return build_success_response(task_id=await _create_task_or_release_quotas(call, body.task_data))
 
 
-@routes.post("/v1/create_tasks", access=RouteAccess.PROJECT, is_audited=False, problems={TOO_MANY_AT_ONCE: Invalid})
+@routes.post(
+    "/v1/create_tasks", access=RouteAccess.PROJECT, is_audited=False, problems={quotas.TOO_MANY_AT_ONCE: Invalid}
+)
 async def create_tasks(call: Call, body: CreateTasksRequest) -> TaskOutcomesResponse:
     """Create many tasks.
 
     The same as single requests, in one; each task has an outcome of its own.
     """
-    await _count_new_tasks_against_quota(call, len(body.task_list))
-    return await process_concurrently_and_collect_outcomes(body.task_list, lambda new: _create_task(call, new))
+    await quotas.count_new_tasks_within_quotas(call, get_task_context(call).open_tasks, len(body.task_list))
+    return await process_concurrently_and_collect_outcomes(
+        body.task_list, lambda new: _create_task_or_release_quotas(call, new)
+    )
 
 
 @routes.post("/v1/cancel_task", access=RouteAccess.PROJECTS, problems=_CANCEL_PROBLEMS)
@@ -155,30 +157,6 @@ async def resume_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseE
     return await _set_type_paused(call, body, paused=False)
 
 
-async def _count_new_tasks_against_quota(call: Call, tasks: int) -> None:
-    """Count the tasks that a project's request creates.
-
-    Raises:
-        Invalid: One request may not create so many.
-        QuotaExhausted: The project would have more open tasks, or create more within a day, than it may.
-    """
-    limits = call.quotas
-    if tasks > (most := min(limits.tasks_per_request, limits.tasks_per_day)):
-        raise Invalid(
-            TOO_MANY_AT_ONCE,
-            f"The request has {tasks:,} tasks, and {most:,} are allowed for this project.",
-            "Send them in several requests.",
-            field="task_list",
-        )
-    daily, amounts = call.request.app[DAILY_QUOTAS], {"tasks_per_day": tasks}
-    await daily.count_within_quotas(call.project_id, amounts, limits)
-    try:
-        await get_task_context(call).open_tasks.count_new_tasks_within_quota(call.project_id, tasks, limits.tasks_open)
-    except BaseException:  # also of an outage: no task is created
-        daily.release(call.project_id, amounts)
-        raise
-
-
 @routes.post("/v1/remove_task_type", access=RouteAccess.PROJECTS, problems=_REMOVE_PROBLEMS)
 async def remove_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseEnvelope:
     """Remove a type without unfinished tasks: it is listed no more and takes no tasks.
@@ -212,6 +190,14 @@ async def _require_no_unfinished_tasks(context: TaskContext, task_type: CachedTa
             f"The type {task_type.name!r} has {unfinished} unfinished tasks.",
             "Cancel them or wait for their end, and stop what creates more.",
         )
+
+
+async def _create_task_or_release_quotas(call: Call, new: NewTask) -> TaskIdText:
+    try:
+        return await _create_task(call, new)
+    except Fault:
+        quotas.release_refused_task(call, get_task_context(call).open_tasks)
+        raise
 
 
 async def _create_task(call: Call, new: NewTask) -> TaskIdText:
@@ -361,7 +347,7 @@ async def _put_back_task_or_copy_ended(call: Call, item: TaskToPutBack) -> TaskI
         if item.lease is not None:
             raise_if_code_is_failure(OperationCode.FINAL, task_id)
         if call.project_filter is not None:
-            await _count_new_tasks_against_quota(call, 1)
+            await quotas.count_new_tasks_within_quotas(call, context.open_tasks, 1)
         return await _create_copy_of_ended(context, task_type, task_id, task)
     setting = SetOperation(parsed.key, TaskStatus.PENDING, item.lease)
     code = await context.change_task(task_type, parsed, setting)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from api.batching import SharedReadByKey
 from api.daily_quotas import DAILY_QUOTAS
 from api.http.routes import Call
+from domain.faults import Invalid
 from domain.quotas import OPEN_RETRY_SECONDS, QuotaLimits, SingleQuotaUsage, build_quota_exceeded_fault
 from infra import log
 from infra.database import Database
@@ -20,6 +21,7 @@ FRESH_SECONDS = 1.0
 STALE_SECONDS = 5.0
 """A count that is older is read again before it is used."""
 PROJECTS_MAX = 1_000
+TOO_MANY_AT_ONCE = "too_many_tasks_at_once"
 
 _log = log.get(__name__)
 
@@ -73,6 +75,12 @@ class OpenTaskQuotaCounter:
             )
         known.admitted += tasks
 
+    def release(self, project_id: str, tasks: int) -> None:
+        """Count tasks no more that were refused after they had been counted."""
+        if (known := self._known.get(project_id)) is not None:
+            # They may have been counted before the last read; then the next one corrects it.
+            known.admitted = max(0, known.admitted - tasks)
+
     async def _refresh_in_background(self, project_id: str) -> None:
         try:
             await self._reads.read_anew(project_id)
@@ -95,6 +103,36 @@ class OpenTaskQuotaCounter:
         if len(self._known) > PROJECTS_MAX:
             self._known.popitem(last=False)
         return known
+
+
+async def count_new_tasks_within_quotas(call: Call, open_tasks: OpenTaskQuotaCounter, tasks: int) -> None:
+    """Count the tasks that a project's request creates.
+
+    Raises:
+        Invalid: One request may not create so many.
+        QuotaExhausted: The project would have more open tasks, or create more within a day, than it may.
+    """
+    limits = call.quotas
+    if tasks > (most := min(limits.tasks_per_request, limits.tasks_per_day)):
+        raise Invalid(
+            TOO_MANY_AT_ONCE,
+            f"The request has {tasks:,} tasks, and {most:,} are allowed for this project.",
+            "Send them in several requests.",
+            field="task_list",
+        )
+    daily, amounts = call.request.app[DAILY_QUOTAS], {"tasks_per_day": tasks}
+    await daily.count_within_quotas(call.project_id, amounts, limits)
+    try:
+        await open_tasks.count_new_tasks_within_quota(call.project_id, tasks, limits.tasks_open)
+    except BaseException:  # also of an outage: no task is created
+        daily.release(call.project_id, amounts)
+        raise
+
+
+def release_refused_task(call: Call, open_tasks: OpenTaskQuotaCounter) -> None:
+    """Count a task no more that was refused, so that it certainly was not created."""
+    call.request.app[DAILY_QUOTAS].release(call.project_id, {"tasks_per_day": 1})
+    open_tasks.release(call.project_id, 1)
 
 
 async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[SingleQuotaUsage]:

@@ -57,7 +57,7 @@ _READ_KEYS = """
 """
 _FIND_KEY = """
     SELECT k.task_id FROM task_types t JOIN task_keys k ON k.type = t.type
-    WHERE k.key = $1 AND ($2::text IS NULL OR t.project_id = $2) ORDER BY t.type LIMIT $3
+    WHERE k.key = $1 AND ($2::text IS NULL OR t.project_id = $2) AND t.removed_at IS NULL ORDER BY t.type LIMIT $3
 """
 _MOVE_KEY = "UPDATE task_keys SET task_id = $4 WHERE type = $1 AND key = $2 AND task_id = $3"
 

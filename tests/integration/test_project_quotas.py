@@ -163,6 +163,17 @@ async def test_a_project_has_so_many_open_tasks(settings: Settings) -> None:
         assert (await tasks.counts())["task_count"] <= 50
 
 
+async def test_a_task_that_is_refused_does_not_count(settings: Settings) -> None:
+    """Of a type that was not registered, or under an id that is taken: they used up the quota of a day."""
+    async with running_tasks(limit(settings, tasks_per_day=3, tasks_open=3)) as tasks:
+        await tasks.register()
+        await tasks.create(task_id="one")
+        for wrong in ({"task_type": "unknown"}, {"task_type": tasks.type, "task_id": "one", "user_id": "other"}) * 3:
+            assert (await tasks.post("create_task", task_data=wrong))["code"] in (8037, 8045)
+            assert (await tasks.post("create_tasks", task_list=[wrong] * 2))["code"] in (8037, 8045)
+        await tasks.create_many(2)
+
+
 async def test_ended_tasks_that_are_put_back_count_as_new_ones(settings: Settings) -> None:
     """A project with many ended tasks could have any number of open ones by that."""
     async with running_tasks(limit(settings, tasks_open=5)) as tasks:

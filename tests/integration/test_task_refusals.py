@@ -98,7 +98,7 @@ async def test_what_another_project_has_is_not_there(queue: Tasks) -> None:
 
 
 async def test_what_has_ended_in_another_project_is_not_there(queue: Tasks) -> None:
-    """Its archive was looked up by the id of a task alone, for whoever had a type of the same name."""
+    """The archive was looked up by the id of a task alone, where the caller had a type of the same name."""
     task_id = await queue.create(task_content="private")
     [held] = await queue.hold()
     await queue.finish([held])

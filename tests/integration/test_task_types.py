@@ -212,7 +212,7 @@ async def test_a_type_that_is_removed_takes_no_task_of_a_process_that_does_not_k
 
 
 async def test_a_type_that_is_changed_while_it_is_removed_stays(queue: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its owner has just registered it again, and was told that it is there."""
+    """Its owner has just registered it again, with success."""
     count_tasks = queries.count_pending_and_running_tasks
     counts: list[int] = []
 
