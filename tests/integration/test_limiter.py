@@ -53,7 +53,7 @@ async def limiters(database: Database) -> AsyncIterator[Sequence[DatabaseLimiter
 
 
 async def test_a_window_takes_its_capacity_and_no_more(limiter: DatabaseLimiter) -> None:
-    """Each verdict tells what is left; a refused one spends nothing."""
+    """Each verdict has what is left; a refused one spends nothing."""
     verdicts = [await spend(limiter, "b", amount, capacity=10, window_seconds=DAY) for amount in (4, 7, 6, 1, 0)]
 
     assert [(verdict.allowed, verdict.remaining) for verdict in verdicts] == [
@@ -145,7 +145,7 @@ async def test_a_holder_that_asks_again_keeps_its_one_slot(limiter: DatabaseLimi
 
 
 async def test_a_slot_expires_with_its_holder(limiter: DatabaseLimiter) -> None:
-    """Nobody releases what a dead holder had; it is free when its time is over, and the refusal said when."""
+    """What a dead holder had is not released; it is free when its time is over, and the refusal said when."""
     await take_slot(limiter, "k", "dead", limit=1, ttl_seconds=1.5)
     asked, refused = time.monotonic(), await take_slot(limiter, "k", "next", limit=1, ttl_seconds=DAY)
     earliest, latest = asked + refused.reset_seconds, time.monotonic() + refused.reset_seconds
@@ -191,7 +191,7 @@ async def test_what_crosses_does_not_deadlock(limiters: Sequence[DatabaseLimiter
 
 
 async def test_a_booking_is_made_once_with_the_release(limiter: DatabaseLimiter) -> None:
-    """However often the end of some work is told; also past the capacity, as it has happened."""
+    """However often the end of some work is reported; also past the capacity, as it has happened."""
     booking = [SpendingBeyondLimit("bytes", 30, DAY)]
     await take_slot(limiter, "k", "a", limit=1, ttl_seconds=DAY)
     await asyncio.gather(*(limiter.release_slots_and_spend_once(["k", "other"], "a", booking) for _ in range(3)))

@@ -21,7 +21,7 @@ class Connection:
         """It never breaks."""
 
     async def add_listener(self, channel: str, callback: Callable[..., None]) -> None:
-        """Keep whom to tell."""
+        """Keep the listener."""
         self.say = lambda payload: callback(self, 1, channel, payload)
 
 
