@@ -11,7 +11,7 @@ import pytest
 
 from api import daily_quotas
 from api.daily_quotas import DAILY_QUOTAS, DailyQuotaCounter
-from api.tasks import actions
+from api.tasks.quotas import OpenTaskQuotaCounter, count_new_tasks_within_quotas
 from api.transfers.quotas import OPEN_TRANSFERS, count_targets_within_quotas
 from domain.limits import SpendingBeyondLimit
 from domain.quotas import QuotaLimits, build_day_bucket_name
@@ -135,21 +135,18 @@ async def test_what_is_refused_after_it_was_saved_is_given_back(
     assert limiter.count("prj_1") == 0
 
 
-async def test_an_outage_behind_the_count_gives_it_back(
-    limiter: CountingLimiter, counter: DailyQuotaCounter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_outage_behind_the_count_gives_it_back(limiter: CountingLimiter, counter: DailyQuotaCounter) -> None:
     """No task is created, and no target joins: neither is counted for a day."""
 
     async def fail(*_: object) -> None:
         raise ConnectionError("away")
 
     released: list[tuple[object, ...]] = []
-    context = SimpleNamespace(open_tasks=SimpleNamespace(count_new_tasks_within_quota=fail))
-    monkeypatch.setattr(actions, "get_task_context", lambda _: context)
+    open_tasks = cast("OpenTaskQuotaCounter", SimpleNamespace(count_new_tasks_within_quota=fail))
     request = SimpleNamespace(app={DAILY_QUOTAS: counter})
     call = SimpleNamespace(project_id="prj_1", quotas=QuotaLimits(), request=request)
     with pytest.raises(ConnectionError):
-        await actions._count_new_tasks_against_quota(cast("Call", call), 5)
+        await count_new_tasks_within_quotas(cast("Call", call), open_tasks, 5)
     await counter.save_all()
     assert limiter.count("prj_1") == 0
 
