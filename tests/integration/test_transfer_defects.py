@@ -175,8 +175,8 @@ async def test_targets_without_records_end_and_are_given_up(settings: Settings) 
             "rules": (GseRule(action=GseAction.MISSING, agent="lost"), GseRule(action=GseAction.STUCK, agent="stuck"))
         }
     )
-    # Long enough for what is fine to arrive on a busy machine.
-    async with running_transfers(settings, scenario, timeout_seconds=6.0) as transfers:
+    # Long enough for what is fine to arrive on a busy machine, and for three answers, two seconds apart.
+    async with running_transfers(settings, scenario, timeout_seconds=10.0) as transfers:
         ends = await run(transfers, ["fine", "lost", "stuck"])
         job = await transfers.wait_for_job_end(job_of(ends["fine"]))
         (task,) = transfers.world.tasks.values()
