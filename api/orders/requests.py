@@ -53,8 +53,12 @@ class TryPlatformRequest(PlatformDeclaration):
         pattern=r"^[A-Za-z0-9_.-]{1,64}$",
         description="NAME of a file NAME.json in HAULAGE_ORDERS__CREDENTIALS_FOLDER of the API",
     )
-    start: BodyTimestamp | None = Field(default=None, description="an hour before `end` if it is left out")
-    end: BodyTimestamp | None = Field(default=None, description="the platform's now if it is left out")
+    start: BodyTimestamp | None = Field(
+        default=None, description="an hour before `end` if it is left out, or as long before as the platform answers"
+    )
+    end: BodyTimestamp | None = Field(
+        default=None, description="the platform's now if it is left out, or the latest time that it answers"
+    )
 
     @model_validator(mode="after")
     def _require_start_before_end(self) -> Self:

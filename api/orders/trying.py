@@ -22,6 +22,7 @@ from clients.platforms.credentials import build_credentials_reader
 from domain.faults import Invalid
 from domain.limits import LimitDecision, RateDemand, SlotDemand
 from domain.orders.access import Account
+from domain.orders.capability import Capability
 from domain.orders.windows import TimeWindow, floor_to_second
 from infra.database import Database
 from infra.limits import DatabaseLimiter
@@ -118,12 +119,13 @@ class _PlatformTrial:
 
     async def request_clock_total_and_first_page(self, start: datetime | None, end: datetime | None) -> None:
         """Make the requests."""
-        self._window = _choose_trial_window(start, end, datetime.now(UTC))
+        capability = self._connector.capability
+        self._window = _choose_trial_window(capability, start, end, datetime.now(UTC))
         try:
             self._now = await self._connector.fetch_platform_time()
         except PlatformFailure as failure:
             self.problems.append(f"The clock could not be read: {failure}")
-        self._window = _choose_trial_window(start, end, self._now or datetime.now(UTC))
+        self._window = _choose_trial_window(capability, start, end, self._now or datetime.now(UTC))
         try:
             self._total = await self._connector.fetch_row_count(self._window)
         except PlatformFailure as failure:
@@ -158,9 +160,15 @@ class _PlatformTrial:
         )
 
 
-def _choose_trial_window(start: datetime | None, end: datetime | None, now: datetime) -> TimeWindow:
-    last = floor_to_second(end or (now if start is None else min(now, start + SPAN)))
-    first = floor_to_second(start or last - SPAN)
+def _choose_trial_window(
+    capability: Capability, start: datetime | None, end: datetime | None, now: datetime
+) -> TimeWindow:
+    """Return the time that is read: what is left out, within what the platform answers."""
+    longest = capability.query.window_max_seconds
+    span = SPAN if longest is None else min(SPAN, timedelta(seconds=max(1, int(longest))))
+    latest = capability.compute_latest_answerable_window_end(now)
+    last = floor_to_second(end or (latest if start is None else min(latest, start + span)))
+    first = floor_to_second(start or last - span)
     return TimeWindow(start=first, end=max(last, first + timedelta(seconds=1)))
 
 

@@ -12,7 +12,7 @@ from domain.orders import names
 from domain.orders.activity_models import SliceStatus
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
-from sims.platforms.scenario import PlatformFaults, PlatformScenario
+from sims.platforms.scenario import Kind, PlatformFaults, PlatformScenario
 from stores.orders import ledger
 from tests.support.orders import CREDENTIALS, NUMBER, Orders, running_orders, set_up_platform
 from tests.support.waiting import eventually
@@ -194,3 +194,20 @@ async def test_a_trial_of_a_slow_platform_holds_up_no_other(orders: Orders) -> N
     first, again, other = replies
     assert (first, other) == ([], [])
     assert "is used up" in " ".join(again)
+
+
+@pytest.mark.parametrize("kind", ["pinduoduo", "amazon", "taobao"])
+async def test_a_built_in_kind_is_tried_within_the_times_that_it_answers(orders: Orders, kind: Kind) -> None:
+    """Pinduoduo answers for half an hour at a time, and neither it nor Amazon for the last minutes."""
+    orders.play(PlatformScenario(kind=kind, orders=300, span_seconds=3_000))
+    declared = {
+        "kind": kind,
+        "shop": "shop",
+        "base_url": orders.platforms.url(NUMBER),
+        "credentials": CREDENTIALS,
+    }
+
+    tried = (await orders.ask("POST", TRY, json=declared)).body
+
+    assert tried["problems"] == []
+    assert tried["rows"] > 0
