@@ -134,7 +134,7 @@ async def list_slices(call: Call, path: PlatformPath, query: SlicesQuery) -> Pag
 async def read_slice(call: Call, path: SlicePath) -> SliceDetailsResponse:
     """Read a slice of the ledger, and of one that is being read, what was tried and when it is tried again."""
     async with call.services.database.session() as session:
-        row = await require_and_lock_slice(session, path)
+        row = await require_slice(session, path)
     return responses.build_slice_details(row, await _query_slice_status_if_being_read(call, row))
 
 
@@ -234,13 +234,13 @@ async def list_deliveries(call: Call, path: PlatformPath, query: PageQuery) -> P
     )
 
 
-async def require_and_lock_slice(session: Session, path: SlicePath) -> OrderSlice:
-    """Return a slice's row, locked.
+async def require_slice(session: Session, path: SlicePath, *, lock: bool = False) -> OrderSlice:
+    """Return a slice's row.
 
     Raises:
         Missing: The platform has no such slice.
     """
-    row = await ledger.find_slice(session, path.platform, path.window, lock=True)
+    row = await ledger.find_slice(session, path.platform, path.window, lock=lock)
     if row is None:
         raise build_missing_slice_fault(path.platform, path.slice)
     return row

@@ -9,7 +9,7 @@ from typing import assert_never
 from api.http.routes import Call, RouteAccess
 from api.orders import responses
 from api.orders.context import PlatformPath, routes
-from api.orders.queries import build_missing_slice_fault, require_and_lock_slice
+from api.orders.queries import build_missing_slice_fault, require_slice
 from api.orders.requests import (
     SLICES_MAX,
     SkipSliceRequest,
@@ -47,7 +47,7 @@ async def redo_slice(call: Call, path: SlicePath, body: SliceActionRequest) -> S
     One that is open and pauses makes its next attempt at once.
     """
     async with call.services.database.session() as session:
-        row = await require_and_lock_slice(session, path)
+        row = await require_slice(session, path, lock=True)
         response = responses.build_slice_response(row)
         if response.state is not SliceState.OPEN:
             _require_failed_or_done_slice(row)
@@ -69,7 +69,7 @@ async def split_slice(call: Call, path: SlicePath, body: SliceActionRequest) -> 
     """Replace a failed slice by its halves, which are read at once."""
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
-        row = await require_and_lock_slice(session, path)
+        row = await require_slice(session, path, lock=True)
         await _split_failed_slice(session, row)
     await _create_if_missing_and_trigger_schedule(call, platform)
     return responses.build_slice_response(row)
@@ -80,7 +80,7 @@ async def skip_slice(call: Call, path: SlicePath, body: SkipSliceRequest) -> Sli
     """Give a failed slice up: its orders may be missing, and `complete_to` may pass it."""
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
-        row = await require_and_lock_slice(session, path)
+        row = await require_slice(session, path, lock=True)
         await _skip_failed_slice(session, row, body.reason)
         await ledger.advance_complete_to(session, platform)
         return responses.build_slice_response(row)

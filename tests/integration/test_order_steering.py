@@ -15,6 +15,7 @@ from domain.orders.windows import TimeWindow
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
+from stores.orders import ledger
 from stores.tables.orders import OrderSlice
 from tests.support.downloads import parse_csv
 from tests.support.orders import SIGNED, Orders, count_findings, running_orders, set_up_platform
@@ -300,3 +301,15 @@ async def test_a_failed_slice_that_is_redone_says_how_that_goes(settings: Settin
             return seen["reading"] is not None and seen["reading"]["next_attempt_at"] is not None
 
         await eventually(shows_attempt)
+
+
+async def test_a_slice_is_shown_while_it_is_committed(settings: Settings) -> None:
+    """Who only looks waits for no commit, and holds none up."""
+    async with running_orders(settings) as orders:
+        await set_up_platform(orders, PlatformScenario(orders=20, span_seconds=SPAN_SECONDS))
+        await orders.fetch()
+        [row, *_] = await orders.slices()
+        window = TimeWindow(start=row.start_at, end=row.end_at)
+        async with asyncio.timeout(5), orders.services.database.session() as session:
+            await ledger.find_slice(session, row.platform, window, lock=True)
+            assert (await orders.ask("GET", f"/v1/platforms/shop-1/slices/{window}")).status == 200
