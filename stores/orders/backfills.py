@@ -55,10 +55,13 @@ async def save_progress_and_list_next(database: Database, params: BackfillBatchI
 async def close_and_alarm_if_failed(
     database: Database, backfill_id: str, progress: BackfillProgress, fault: FaultRecord | None
 ) -> PlatformAlarm | None:
-    """Save the progress of a backfill, and close its record; return an alarm if it has failed."""
+    """Save the progress of a backfill, and close its record; return an alarm if it has failed.
+
+    Repeated, it returns the same alarm: the one before may be lost with the worker that it was returned to.
+    """
     async with database.session() as session:
         await _save_progress(session, backfill_id, progress)
-        return await _close_record_and_build_alarm_if_failed(session, backfill_id, fault)
+        return await _close_record_and_build_alarm_if_failed(session, backfill_id, fault, repeats_alarm=True)
 
 
 async def close_as_failed(database: Database, backfill_id: str, fault: FaultRecord) -> PlatformAlarm | None:
@@ -82,15 +85,22 @@ async def _save_progress(session: Session, backfill_id: str, progress: BackfillP
 
 
 async def _close_record_and_build_alarm_if_failed(
-    session: Session, backfill_id: str, fault: FaultRecord | None
+    session: Session, backfill_id: str, fault: FaultRecord | None, *, repeats_alarm: bool = False
 ) -> PlatformAlarm | None:
     """Close a record if it is open; return an alarm if it has failed and its platform has an address for alarms.
 
     It is gone where its platform was removed.
+
+    Args:
+        repeats_alarm: Whether the alarm is returned, too, of a record that was closed with the same fault before.
     """
     row = await session.get(OrderBackfill, backfill_id, with_for_update=True)
-    if row is None or row.state != BackfillState.RUNNING:
+    if row is None:
         return None
+    if row.state != BackfillState.RUNNING:
+        if fault is None or not repeats_alarm or row.fault != fault.model_dump():
+            return None
+        return await _build_alarm(session, row, fault)
     row.state = BackfillState.SUCCEEDED if fault is None else BackfillState.FAILED
     row.fault = None if fault is None else fault.model_dump()
     row.finished_at = await ledger.read_database_time(session)
@@ -103,13 +113,17 @@ async def _close_record_and_build_alarm_if_failed(
     log.get(__name__).error(
         "order_backfill_failed", platform=row.platform, backfill_id=backfill_id, code=fault.code, **counts
     )
+    return await _build_alarm(session, row, fault)
+
+
+async def _build_alarm(session: Session, row: OrderBackfill, fault: FaultRecord) -> PlatformAlarm | None:
     platform = await session.get_one(OrderPlatform, row.platform)
     if platform.notify is None:
         return None
     message = (
         f"The backfill of {row.start_at.isoformat()} to {row.end_at.isoformat()}, which {row.asked_by} asked for, has "
         f"failed: {fault.sentence} What it read is kept, and no mark has moved. "
-        f"GET /v1/platforms/{row.platform}/backfills/{backfill_id} shows it."
+        f"GET /v1/platforms/{row.platform}/backfills/{row.backfill_id} shows it."
     )
     return build_alarm(platform, platform.notify, "orders.backfill_failed", message)
 

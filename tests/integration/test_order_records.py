@@ -19,7 +19,7 @@ from domain.orders.activity_models import (
     ServedPlatformsResult,
 )
 from domain.orders.config import DEFAULT_LEVEL
-from domain.orders.slices import SliceReadPurpose
+from domain.orders.slices import BackfillProgress, SliceReadPurpose
 from domain.orders.windows import TimeWindow
 from infra.database import Database
 from stores.orders import attempts, backfills, health, ledger, order_copies, platforms, slices
@@ -322,3 +322,23 @@ async def test_a_busy_platform_holds_up_no_change_of_the_options_of_all(records:
         await session.commit()
         await beginning
     assert [row.platform for row in rows] == [NUMBER, "shop-2"]
+
+
+async def test_the_alarm_of_a_backfill_is_returned_again_to_an_activity_that_is_repeated(database: Database) -> None:
+    """The worker may be lost after it has closed the record; the watch, which finds it closed, sends no other."""
+    await add(database, Project(project_id=PROJECT, name="", created_at=NOON))
+    await add(database, build_platform(notify="sealed"))
+    window = TimeWindow(start=NOON - SLICE, end=NOON)
+    params = BackfillInput(
+        platform=NUMBER, project_id=PROJECT, backfill_id="b1", window=window, asked_by="ann", asked_at=NOON
+    )
+    await backfills.insert_backfill_if_new(database, params, "workflow")
+
+    first, again, other = [
+        await backfills.close_and_alarm_if_failed(database, "b1", BackfillProgress(), fault)
+        for fault in (REFUSED, REFUSED, None)
+    ]
+
+    assert first is not None
+    assert (again, other) == (first, None)
+    assert await backfills.close_as_failed(database, "b1", REFUSED) is None
