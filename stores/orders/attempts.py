@@ -123,7 +123,10 @@ async def commit_orders_and_slice_unless_lost(
             platform.zone_checked_at = await ledger.read_database_time(session)
         if platform.credentials_failed_since is not None:
             platform.credentials_failed_since, platform.credentials_fault = None, None
-            platform.credentials_good_at, platform.credentials_told = await ledger.read_database_time(session), False
+            platform.credentials_good_at, platform.credentials_alarm_for = (
+                await ledger.read_database_time(session),
+                None,
+            )
         changes = await order_copies.write_copies_newer_than_stored(
             session, state.account, platform.revision, reading.copies, platform.declared_revision
         )

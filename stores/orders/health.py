@@ -63,8 +63,9 @@ async def record_unreadable_clock_and_decide_alarm(
         now = await ledger.read_database_time(session)
         is_first = row.clock_failed_since is None
         row.clock_failed_since, row.clock_fault = row.clock_failed_since or now, params.fault.model_dump()
-        is_due = not row.clock_told and now - row.clock_failed_since >= patience
-        row.clock_told = row.clock_told or is_due
+        # An activity that is repeated, since its worker was lost with the alarm, returns it again.
+        is_due = row.clock_alarm_for in (None, params.asked_at) and now - row.clock_failed_since >= patience
+        row.clock_alarm_for = params.asked_at if is_due else row.clock_alarm_for
         session.add(row)
     return PlatformClockFailureAndAlarmDue(row, is_first, is_due)
 
@@ -82,7 +83,7 @@ async def record_clock_skew_and_clear_failure(
         now = await ledger.read_database_time(session)
         before, skew = row.skew_seconds, (platform_now - now).total_seconds()
         row.skew_seconds, row.skew_at = skew, now
-        row.clock_failed_since, row.clock_fault, row.clock_told = None, None, False
+        row.clock_failed_since, row.clock_fault, row.clock_alarm_for = None, None, None
         session.add(row)
     return ClockSkewNowAndBefore(row, skew, before)
 
@@ -102,7 +103,8 @@ async def record_refused_credentials_and_find_due_alarm(
             return None
         row.credentials_failed_since = row.credentials_failed_since or now
         row.credentials_fault = params.fault.model_dump()
-        is_due, row.credentials_told = not row.credentials_told, True
+        is_due = row.credentials_alarm_for in (None, params.asked_at)
+        row.credentials_alarm_for = row.credentials_alarm_for or params.asked_at
         session.add(row)
     return row if is_due else None
 

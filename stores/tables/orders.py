@@ -60,16 +60,15 @@ class OrderPlatform(TableRow, table=True):
     # Since when its clock cannot be read, and why; the alarm is sent once it has lasted.
     clock_failed_since: datetime | None = Field(default=None, sa_type=UtcTime)
     clock_fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
-    clock_told: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
+    # The time of the failure that the alarm was sent for: asked again for the same one, it is sent again.
+    clock_alarm_for: datetime | None = Field(default=None, sa_type=UtcTime)
     # Since when the platform refuses the credentials, and why; since when they work again, when they were tried last,
-    # and whether the alarm was sent.
+    # and which refusal the alarm was sent for.
     credentials_failed_since: datetime | None = Field(default=None, sa_type=UtcTime)
     credentials_fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
     credentials_good_at: datetime | None = Field(default=None, sa_type=UtcTime)
     credentials_tried_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    credentials_told: bool = Field(
-        default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false"))
-    )
+    credentials_alarm_for: datetime | None = Field(default=None, sa_type=UtcTime)
     unserved_since: datetime | None = Field(default=None, sa_type=UtcTime)
     # Whether the alarm about failing sweeps was sent; reset when none of them fails any more.
     sweeps_told: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))

@@ -342,3 +342,23 @@ async def test_the_alarm_of_a_backfill_is_returned_again_to_an_activity_that_is_
     assert first is not None
     assert (again, other) == (first, None)
     assert await backfills.close_as_failed(database, "b1", REFUSED) is None
+
+
+async def test_alarms_about_a_platform_are_returned_again_to_an_activity_that_is_repeated(records: Database) -> None:
+    """For the same failure; for a later one, which another slice or cycle reports, none is due."""
+    first = PlatformFaultInput(platform=NUMBER, asked_at=NOON, fault=REFUSED)
+    later = first.model_copy(update={"asked_at": NOON + SLICE})
+
+    clock = [
+        (await health.record_unreadable_clock_and_decide_alarm(records, each, patience)).is_due
+        for each, patience in ((first, SLICE), (first, timedelta()), (first, timedelta()), (later, timedelta()))
+    ]
+    refused = [
+        await health.record_refused_credentials_and_find_due_alarm(records, each) is not None
+        for each in (first, first, later, first)
+    ]
+    await health.record_clock_skew_and_clear_failure(records, NUMBER, NOON)
+
+    assert clock == [False, True, True, False]
+    assert refused == [True, True, False, True]
+    assert (await health.record_unreadable_clock_and_decide_alarm(records, later, timedelta())).is_due
