@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from pydantic import JsonValue
-from sqlalchemy import delete, text
+from sqlalchemy import ColumnElement, delete, text
 from sqlmodel import col, func, select
 
 from domain.faults import Missing
@@ -263,7 +263,8 @@ async def list_platforms_affected_by_level(session: Session, level: str) -> list
     Raises:
         Missing: There is no such platform.
     """
-    number, affected = col(OrderPlatform.platform), [_IS_THERE]
+    number = col(OrderPlatform.platform)
+    affected: list[ColumnElement[bool]] = [_IS_THERE]
     if level != DEFAULT_LEVEL:
         affected.append(number == level)
     waits = select(number).where(*affected, col(OrderPlatform.starts_at).is_(None)).order_by(number).with_for_update()
