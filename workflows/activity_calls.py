@@ -107,7 +107,9 @@ FILE_MAKING: Final = ActivityOptionsWithHeartbeat(
 )
 
 # Transfers. 100,000 targets are saved or ended in one transaction, which begins anew where it takes longer.
-ALL_TARGETS: Final = ShortActivityOptions(start_to_close_timeout=timedelta(minutes=2), retry_policy=UNTIL_DONE_PROMPTLY)
+ALL_TARGETS: Final = ActivityOptionsWithHeartbeat(
+    start_to_close_timeout=timedelta(minutes=2), heartbeat_timeout=HEARTBEAT, retry_policy=UNTIL_DONE_PROMPTLY
+)
 # The job's own deadline ends a shipment long before.
 SHIPPING: Final = ActivityOptionsWithHeartbeat(
     start_to_close_timeout=timedelta(days=1),

@@ -89,7 +89,8 @@ class TransferActivities:
         """Save the failed targets of an earlier job as shards of this one, and return the shards."""
         if job.retry is None:
             raise ValueError(f"{job.job_id} is no retry")
-        return await shards.insert_failed_targets_as_retry_shards(self._database, job, job.retry)
+        async with send_heartbeats_during_block(at_once=False):
+            return await shards.insert_failed_targets_as_retry_shards(self._database, job, job.retry)
 
     @activity.defn(name="transfer_check_agents")
     async def fail_targets_without_agent(self, input_: CheckAgentsOfShardsInput) -> None:
@@ -163,7 +164,8 @@ class TransferActivities:
     @activity.defn(name="transfer_end_targets")
     async def end_unfinished_targets_of_shards(self, input_: EndUnfinishedTargetsOfShardsInput) -> None:
         """End the unfinished targets of shards that no worker sends any more."""
-        await targets.end_unfinished_targets(self._database, input_.job.job_id, input_.numbers, input_.outcome)
+        async with send_heartbeats_during_block(at_once=False):
+            await targets.end_unfinished_targets(self._database, input_.job.job_id, input_.numbers, input_.outcome)
 
     @activity.defn(name="transfer_cancel_targets")
     async def save_cancellation_of_project_targets(self, input_: CancelProjectTargetsInput) -> None:

@@ -6,6 +6,7 @@ import ast
 import importlib
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,8 +36,8 @@ def options(module: str, step: ast.Call) -> dict[str, Any]:
         if each.arg is not None:
             found[each.arg] = each.value
         else:
-            assert isinstance(each.value, ast.Name), "a row is unpacked by its name"
-            found |= getattr(importlib.import_module(module), each.value.id)
+            names = ast.unparse(each.value).split(".")
+            found |= reduce(getattr, names, importlib.import_module(module))
     return found
 
 
