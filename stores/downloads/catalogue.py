@@ -138,9 +138,8 @@ async def mark_unfinished_as_failed(database: Database, row: Download, fault: Fa
     values = {"state": DownloadState.FAILED, "finished_at": datetime.now(UTC), "fault": fault.model_dump()}
     async with database.session() as session:
         await session.exec(update(Download).where(col(Download.task_id) == row.task_id, _UNFINISHED).values(**values))
-        await notify_api_processes_on_commit(
-            database, session, DownloadSpec.model_validate(row.request), DownloadState.FAILED
-        )
+        # What was requested may be unreadable by now.
+        await _notify_of_state_on_commit(database, session, row.project_id, row.task_id, DownloadState.FAILED)
 
 
 async def purge_rows_of_ended_downloads(database: Database, before: datetime, limit: int) -> int:
@@ -165,7 +164,13 @@ async def notify_api_processes_on_commit(
     database: Database, session: AsyncSession, spec: DownloadSpec, state: DownloadState
 ) -> None:
     """Notify every API process when the session commits."""
-    changed = {"project_id": spec.project_id, "task_id": spec.task_id, "state": state}
+    await _notify_of_state_on_commit(database, session, spec.project_id, spec.task_id, state)
+
+
+async def _notify_of_state_on_commit(
+    database: Database, session: AsyncSession, project_id: str, task_id: str, state: DownloadState
+) -> None:
+    changed = {"project_id": project_id, "task_id": task_id, "state": state}
     await database.notify_on_commit(session, CHANNEL, json.dumps(changed))
 
 

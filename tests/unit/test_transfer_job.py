@@ -70,7 +70,7 @@ class BusyHosts:
 
 @pytest.mark.parametrize(
     ("queues", "waits"),
-    [(["a", "b"], [15, 15]), (["a", "a", "a", "a"], [15, 30, 60, 120]), (["a", "b", "a", "b"], [15, 15, 30, 30])],
+    [(["a", "b"], [15, 15]), (["a", "a", "a", "a"], [15, 30, 60, 60]), (["a", "b", "a", "b"], [15, 15, 30, 30])],
     ids=["lost", "busy", "both busy"],
 )
 async def test_a_host_that_fetches_the_file_again_is_busy_and_gets_more_time(

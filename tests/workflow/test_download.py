@@ -57,7 +57,8 @@ class Steps:
         self.discards = 0
         self.hung = False
         self.may_probe, self.may_discard, self.may_stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        for each in (self.may_probe, self.may_discard, self.may_stop):
+        self.may_end = asyncio.Event()
+        for each in (self.may_probe, self.may_discard, self.may_stop, self.may_end):
             each.set()
 
     @activity.defn(name="download_probe")
@@ -94,6 +95,7 @@ class Steps:
     async def finish(self, end: RecordEndInput) -> None:
         """Record the end."""
         self.ends.append(end.outcome.state)
+        await self.may_end.wait()
 
 
 def fail() -> ProbedSourcesOrWaitOrFile:
@@ -148,6 +150,22 @@ async def test_a_retry_that_comes_twice_is_done_once(namespace: str) -> None:
 
     assert outcome.state is DownloadState.FAILED
     assert steps.ends == [DownloadState.FAILED] * 2
+
+
+async def test_a_retry_is_cancelled_with_the_failed_download_that_it_is_of(namespace: str) -> None:
+    """Also where both come while the failure is recorded: nothing begins again behind the cancellation."""
+    steps = Steps(fail)
+    steps.may_end.clear()
+    async with running(steps, resume_window_seconds=2) as handle:
+        await eventually(lambda: steps.ends)
+        await handle.signal(DownloadWorkflow.retry)
+        await handle.cancel()
+        await asyncio.sleep(0.5)
+        steps.may_end.set()
+        outcome = await handle.result()
+
+    assert outcome.state is DownloadState.FAILED
+    assert (steps.probes, steps.ends, steps.discards) == ([1], [DownloadState.FAILED], 1)
 
 
 async def test_a_cancellation_while_its_time_limit_ends_it_is_no_failure(namespace: str) -> None:

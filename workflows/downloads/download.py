@@ -91,6 +91,8 @@ class DownloadWorkflow:
             outcome = await self._process_within_deadline()
             self._is_retry_wanted = False  # what came while it ran was of the failure before
             is_cancelled = await _finish_despite_cancellation(self._record_end_and_notify(outcome))
+            if is_cancelled:
+                self._is_retry_wanted = False  # what came while the end was recorded is cancelled with it
             if outcome.state is not DownloadState.FAILED:
                 return outcome
             if is_cancelled or not await self._wait_for_user_retry():

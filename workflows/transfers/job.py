@@ -53,6 +53,8 @@ Result = TypeVar("Result")
 
 
 SAVE_TARGETS_MAX = 2_000
+HOST_WAIT_FACTOR_MAX = 4
+"""A busy host is waited for longer each time, but one that dies then must be replaced before the deadline."""
 """Half a megabyte; and the first shards are sent before the last are saved."""
 SPEC_AS_TARGETS = 25
 """A spec with a long folder has the size of so many targets."""
@@ -223,7 +225,8 @@ class TransferJob:
         # A host that has fetched the file once more is no lost one: all its slots are taken. A wait for each would
         # fill the history of a large job.
         left = (self._job.deadline_at - workflow.now()).total_seconds()
-        wait_seconds = min(self._job.host_wait_seconds * 2 ** waits[host.queue], max(left, self._job.host_wait_seconds))
+        longer = min(2 ** waits[host.queue], HOST_WAIT_FACTOR_MAX)
+        wait_seconds = min(self._job.host_wait_seconds * longer, max(left, self._job.host_wait_seconds))
         try:
             await workflow.execute_activity_method(
                 TransferActivities.send_shard,

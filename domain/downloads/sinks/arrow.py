@@ -36,7 +36,7 @@ EXCEL_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 DECIMAL_DIGITS_MAX = 38
 INT64_DIGITS_SAFE = 18
-EXPONENT_CHARACTERS_MAX = 6
+EXPONENT_DIGITS_MAX = 5
 
 _EXPONENT = re.compile(rb"-?(\d+)(?:\.(\d+))?[eE]([+-]?\d+)")
 _KINDS = {b'"': "text", b"{": "text", b"[": "text", b"t": "boolean", b"f": "boolean", b"n": "null"}
@@ -268,7 +268,7 @@ def _count_digits_of_exponent(number: bytes) -> tuple[int, int]:
     found = _EXPONENT.fullmatch(number)
     if found is None:
         raise ValueError(f"{number[:80]!r} is no JSON number.")
-    if len(found[3]) > EXPONENT_CHARACTERS_MAX:
+    if len(found[3].lstrip(b"+-0")) > EXPONENT_DIGITS_MAX:
         # Python reads no integer of thousands of digits, and no decimal column holds such a number.
         return DECIMAL_DIGITS_MAX + 1, 0
     whole, fraction, exponent = len(found[1]), len(found[2] or b""), int(found[3])
