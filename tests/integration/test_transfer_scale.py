@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 import pytest
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
 
 from domain.transfers import names
 from domain.transfers.joining import JoinBatch, TargetsWithSameSpec, TransferJobInput
@@ -76,7 +79,9 @@ async def test_a_full_job_answers_next(settings: Settings) -> None:
         assert await join("first", 1, 2) == (True, 1, 2)
         assert await join("too-many", 3, 4) == (False, 2, 2)
         assert await join("second", 3) == (True, 3, 3)
-        assert await join("no-more", 4) == (False, 3, 3)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await join("no-more", 4)
+        assert cast("ApplicationError", refused.value.cause).type == names.JOB_FULL
         assert await handle.query(TransferJob.count_project_targets, "p") == 3
         assert await handle.query(TransferJob.count_project_targets, "q") == 0
         await handle.terminate()
