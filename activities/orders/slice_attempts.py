@@ -53,7 +53,11 @@ async def load_unexpired_answers_of_earlier_attempts(
         return ReplayableAnswerLog()
     if resume_point.older is not None:
         await objects.delete(resume_point.older)
-    return await asyncio.to_thread(ReplayableAnswerLog.decode, body)
+    try:
+        return await asyncio.to_thread(ReplayableAnswerLog.decode, body)
+    except ValueError as error:
+        log.get(__name__).warning("order_answers_unreadable", platform=params.platform, error=str(error))
+        return ReplayableAnswerLog()
 
 
 async def store_gained_answers_and_get_resume_point(

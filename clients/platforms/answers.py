@@ -227,8 +227,11 @@ class ReplayableAnswerLog:
 
     @classmethod
     def decode(cls, body: bytes) -> Self:
-        """Decode a log."""
-        return cls(_iterate_logged_answers(memoryview(zlib.decompress(body))))
+        """Decode a log; raises ValueError where another version of the code has written it in another form."""
+        try:
+            return cls(_iterate_logged_answers(memoryview(zlib.decompress(body))))
+        except (msgspec.MsgspecError, struct.error, zlib.error) as error:
+            raise ValueError(f"the log of answers cannot be read: {error}") from error
 
     @property
     def has_logged_answers(self) -> bool:

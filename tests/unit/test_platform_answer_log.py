@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from typing import Any
 
 import pytest
@@ -69,6 +70,15 @@ async def test_a_token_that_has_expired_is_refused() -> None:
         with pytest.raises(PlatformRefused, match="NextToken has expired"):
             [page async for page in here.again(store_and_load(here.connector.answer_log)).iterate_pages(window, None)]
         assert await here.read(window)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"no zlib", zlib.compress(b"\0"), zlib.compress(b"\x91\x94\xa1q"), zlib.compress(b"\0\0\0\1x")]
+)
+def test_a_log_of_another_version_is_unreadable(body: bytes) -> None:
+    """The attempt that finds it requests everything itself."""
+    with pytest.raises(ValueError, match="cannot be read"):
+        ReplayableAnswerLog.decode(body)
 
 
 async def test_an_attempt_stops_before_it_is_ended() -> None:
