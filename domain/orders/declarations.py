@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from enum import StrEnum
@@ -48,6 +49,7 @@ class PlatformDeclarationBase(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+_SECOND: Final = timedelta(seconds=1)
 PER_SECOND_MAX: Final = 1_000_000
 BURST_RETURNS_MAX_SECONDS: Final = 366 * 86_400
 
@@ -181,13 +183,21 @@ class TimeFormat(BaseModel):
         return self.form in _LOCAL and self.zone is None
 
     def find_repeated_hour(self, moment: datetime) -> tuple[datetime, datetime] | None:
-        """Return times before and after all that may be meant by what this moment is written as; None if it is clear.
+        """Return the last second before an hour that is told twice and the first after it; None if this is outside.
 
-        Both are written so that they are clear themselves.
+        Both are written so that they are clear themselves. They are the same for each moment of the hour, so that a
+        query for a part of a window never asks for more than one for the window.
         """
-        local = moment.astimezone(self.timezone).replace(fold=0)
+        local = moment.astimezone(self.timezone).replace(fold=0, microsecond=0)
         early, late = local.astimezone(UTC), local.replace(fold=1).astimezone(UTC)
-        return (early - (late - early), late + (late - early)) if self.zone is not None and early < late else None
+        if self.zone is None or early >= late:
+            return None
+        before = early.astimezone(self.timezone).utcoffset()
+        seconds = range((late - early) // _SECOND + 1)
+        turn = early + _SECOND * bisect_left(
+            seconds, x=True, key=lambda each: (early + _SECOND * each).astimezone(self.timezone).utcoffset() != before
+        )
+        return turn - (late - early) - _SECOND, turn + (late - early)
 
     def format_time(self, moment: datetime) -> str:
         """Format a time as a parameter of a request, truncated to the resolution."""

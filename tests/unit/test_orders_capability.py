@@ -147,6 +147,16 @@ def test_a_query_leaves_out_no_order_of_an_repeated_hour(minutes: int) -> None:
             since, until = (each.replace(tzinfo=BERLIN.timezone, fold=fold).astimezone(UTC) for each in written)
             assert since <= order <= until
     assert last - first <= timedelta(seconds=REPEATED_HOUR_SECONDS + 600)
+    assert last <= max(end, BACK + HOUR), "it lies in the time to come, which a platform may refuse"
+
+
+def test_a_query_for_a_part_of_a_window_asks_for_no_more() -> None:
+    """Where a bound lies in an hour that is told twice as well: it would find orders that the window left out."""
+    window = BACK - timedelta(minutes=70), BACK + timedelta(minutes=20)
+    first, last = LOCAL.compute_query_bounds(*window)
+    for minutes in range(90):
+        start, end = LOCAL.compute_query_bounds(window[0] + timedelta(minutes=minutes), window[1])
+        assert first <= start < end == last
 
 
 @pytest.mark.parametrize("minutes", range(-70, 80, 10))
