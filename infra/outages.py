@@ -78,6 +78,8 @@ OUTAGE_STATES: Final = frozenset(
         "58030",  # io_error
     }
 )
+STATES_OF_LARGE_STATEMENTS: Final = frozenset({"53200", "57014"})
+"""Out of memory, and the statement_timeout: those of `OUTAGE_STATES` that the size of a statement may cause as well."""
 ENGINE_OUTAGE_STATUSES: Final = frozenset(
     {
         RPCStatusCode.UNAVAILABLE,
@@ -193,6 +195,16 @@ def describe_failed_check(error: BaseException) -> str:
                 return "it has no such bucket, or refuses its credentials."
         cause = cause.__cause__
     return NO_ANSWER
+
+
+def may_be_caused_by_statement(error: BaseException) -> bool:
+    """Return whether an outage may come again however often it is waited for, since the statement is too large."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, asyncpg.PostgresError):
+            return str(cause.sqlstate) in STATES_OF_LARGE_STATEMENTS
+        cause = cause.__cause__
+    return False
 
 
 def find_postgres_error_message(error: BaseException) -> str | None:

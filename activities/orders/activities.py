@@ -169,7 +169,7 @@ class PlatformActivities:
         try:
             connector = self.build_connector(state, budget=AttemptTimeBudget(answer_seconds=CLOCK_ANSWER_SECONDS))
             platform_now = await slice_attempts.fetch_platform_time(connector, state.row.skew_seconds)
-            require_clock_not_put_back(state.capability, platform_now, state.row.skew_seconds)
+            require_clock_not_put_back(state, platform_now)
         except PlatformFailure as failure:
             if params.records_failure and not failure.is_local and not isinstance(failure, CredentialsRefused):
                 await self._record_first_clock_failure(params, failure)

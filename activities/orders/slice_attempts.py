@@ -189,6 +189,7 @@ def _group_by_bytes(pages: Sequence[RawOrderPage]) -> Iterator[list[RawOrderPage
 FAILURE_TYPE: Final = "Setback"
 """The type of the error in histories, which workflows compare: it stays as it is."""
 CREDENTIALS_CODE: Final = "platform_credentials"
+ZONE_CODE: Final = "platform_zone"
 
 _CODES: Final[dict[type[PlatformFailure], str]] = {
     PlatformBusy: "platform_busy",
@@ -196,7 +197,7 @@ _CODES: Final[dict[type[PlatformFailure], str]] = {
     PlatformRefused: "platform_refused",
     TooManyRows: "platform_rows_max",
     AttemptTimeUsedUp: "slice_timeout",
-    WrongTimeZone: "platform_zone",
+    WrongTimeZone: ZONE_CODE,
 }
 _RESUMABLE = (PlatformBusy, AttemptTimeUsedUp, CredentialsRefused)
 """After these the next attempt can continue; after others, the received answers must not be believed."""
@@ -263,10 +264,13 @@ def convert_outages_to_wait(params: ReadSliceInput, saver: AnswerLogSaver) -> It
 
 
 def _is_outage_or_group_of_them(error: BaseException) -> bool:
-    """Return whether an error reports an outage, or every part of a group of errors does."""
+    """Return whether an error reports an outage, or every part of a group of errors does.
+
+    One that the size of the slice may cause is none: it would be waited for without end.
+    """
     if isinstance(error, BaseExceptionGroup):
         return all(map(_is_outage_or_group_of_them, error.exceptions))
-    return outages.is_outage(error)
+    return outages.is_outage(error) and not outages.may_be_caused_by_statement(error)
 
 
 def _describe_outage_or_first_of_group(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from clients.platforms import IdenticalPages, InclusiveQueryTimes, PlatformConne
 from domain.orders.capability import Capability, FilteredTimestamp, PlatformOrder
 from domain.orders.windows import SECOND, TimeWindow, floor_to_second
 from stores.orders.fetched_orders import FetchedOrder
+from stores.orders.platforms import PlatformWithSettingsInForce
 
 ROUND_STEP: Final = 1_000
 """Undeclared limits are round numbers: 1,000, 10,000, 25,000."""
@@ -216,18 +217,19 @@ def _are_orders_from_another_zone(orders: list[PlatformOrder], bounds: Inclusive
     return timedelta() != shift <= farthest and abs(shift) <= ZONES_APART_MAX
 
 
-def require_clock_not_put_back(
-    capability: Capability, platform_now: datetime, skew_before_seconds: float | None
-) -> None:
+def require_clock_not_put_back(state: PlatformWithSettingsInForce, platform_now: datetime) -> None:
     """Require that a clock that tells local times by a fixed offset is not put back, as at the end of summer time.
+
+    That of a built-in kind has no record that could be changed, and is of a zone that puts no clocks back.
 
     Raises:
         WrongTimeZone: It tells hours again that were claimed already: orders of the second time would be left out.
     """
-    clock = capability.clock
-    if skew_before_seconds is None or clock.value is None or not clock.moments.is_local_by_fixed_offset:
+    clock, skew_seconds = state.capability.clock, state.row.skew_seconds
+    is_checked = state.row.capability is not None and clock.value is not None and clock.moments.is_local_by_fixed_offset
+    if skew_seconds is None or not is_checked:
         return
-    put_back = timedelta(seconds=skew_before_seconds) - (platform_now - datetime.now(UTC))
+    put_back = timedelta(seconds=skew_seconds) - (platform_now - datetime.now(UTC))
     steps = round(put_back / CLOCK_STEP)
     if steps > 0 and abs(put_back - steps * CLOCK_STEP) < CLOCK_STEP_MARGIN:
         raise WrongTimeZone(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any, cast
 
+import asyncpg
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -100,6 +101,13 @@ def test_an_outage_of_ours_fails_no_slice(outage: Exception) -> None:
         failure = SliceAttemptFailure.model_validate(error.value.details[0])
         assert failure.resume_point == place
         assert ladder.record_failure_and_compute_pause(failure, 0, 10) == slice_attempts.OUTAGE_WAIT_SECONDS
+
+
+@pytest.mark.parametrize("error", [asyncpg.QueryCanceledError(), asyncpg.OutOfMemoryError()])
+def test_a_statement_that_is_too_large_is_not_waited_for(error: Exception) -> None:
+    """It fails each time alike: the attempt counts, so that the slice ends in the failed set."""
+    with pytest.raises(type(error)), slice_attempts.convert_outages_to_wait(cast("Any", None), cast("Any", None)):
+        raise error
 
 
 @pytest.mark.parametrize(("gained", "may_pass"), [(0, False), (3, True)])

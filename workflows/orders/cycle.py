@@ -24,7 +24,7 @@ from temporalio.workflow import ChildWorkflowCancellationType, ChildWorkflowHand
 
 with workflow.unsafe.imports_passed_through():
     from activities.orders.activities import OrderActivities, PlatformActivities
-    from activities.orders.slice_attempts import CREDENTIALS_CODE, FAILURE_TYPE
+    from activities.orders.slice_attempts import CREDENTIALS_CODE, FAILURE_TYPE, ZONE_CODE
     from domain.faults import FaultRecord
     from domain.orders import names, slices
     from domain.orders.activity_models import (
@@ -140,6 +140,8 @@ class OrderCycleWorkflow:
             try:
                 reading = await self._measure_clock_skew()
             except ActivityError as error:
+                if _is_clock_put_back(error):
+                    self._skew = None
                 if self._skew is None:
                     await self._report_clock_failure(error, asked_at)
                 # A platform that does not answer for a while still has the same clock afterwards.
@@ -282,6 +284,12 @@ class OrderCycleWorkflow:
         figures = f"{self._status.finished} finished, {len(self._running)} going, {self._status.failed} failed"
         workflow.set_current_details(f"{details}: {figures}")
         return self._status
+
+
+def _is_clock_put_back(error: ActivityError) -> bool:
+    """Return whether a platform's clock was read and refused, so that its last skew holds no longer."""
+    fault, _ = _get_fault_and_sentence_of_clock_failure(error)
+    return fault is not None and fault.code == ZONE_CODE
 
 
 def _get_fault_and_sentence_of_clock_failure(error: ActivityError) -> tuple[FaultRecord | None, str]:
