@@ -90,6 +90,11 @@ def build_report_workflow_id(platform: str, day: str) -> str:
     return f"order-report:{platform}:{day}"
 
 
+def list_workflow_id_prefixes(platform: str) -> tuple[str, ...]:
+    """Return the prefixes of the ids of all workflows that read a platform, whatever their windows and suffixes."""
+    return f"order-backfill:{platform}:", f"order-report:{platform}:", f"order-slice:{platform}:"
+
+
 def build_raw_pages_key(platform: str, window: TimeWindow, attempt_id: str) -> str:
     """Return the key of a reading's raw pages, partitioned as Parquet readers expect."""
     day = window.start.date().isoformat()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
-from temporalio.client import ScheduleHandle
+from temporalio.client import ScheduleHandle, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from domain.orders import names
 from domain.orders.activity_models import SliceStatus
+from domain.orders.windows import TimeWindow
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Kind, PlatformFaults, PlatformScenario
@@ -73,6 +75,34 @@ async def test_a_removal_that_the_engine_interrupts_is_completed_by_the_next(
     await orders.set_up()
     assert await remove_while_engine_fails() == 503
     assert not (await orders.set_up(paused=False))["paused"]
+
+
+async def test_what_waits_for_workers_of_a_removed_platform_is_ended(orders: Orders) -> None:
+    """No worker serves its queues any more: it would wait for ever. Platforms with similar numbers are left alone."""
+    await set_up_platform(orders, PlatformScenario(orders=0))
+    hour = TimeWindow(start=datetime(2026, 3, 1, tzinfo=UTC), end=datetime(2026, 3, 1, 1, tzinfo=UTC))
+    ids = [
+        names.build_report_workflow_id(NUMBER, "2026-03-01"),
+        names.build_slice_workflow_id(NUMBER, hour, ledger.SWEEP_SUFFIX),
+        names.build_slice_workflow_id(f"{NUMBER}0", hour),
+    ]
+    for workflow_id in ids:
+        await orders.engine.start_workflow("Waiting", id=workflow_id, task_queue="unserved")
+
+    async def are_listed() -> bool:
+        return {each.id async for each in orders.engine.list_workflows("WorkflowType = 'Waiting'")} == set(ids)
+
+    await eventually(are_listed)
+
+    removed = await orders.ask("POST", f"{PATH}/remove", json=SIGNED)
+
+    assert removed.status == 200, removed.body
+    states = [(await orders.engine.get_workflow_handle(each).describe()).status for each in ids]
+    assert states == [
+        WorkflowExecutionStatus.TERMINATED,
+        WorkflowExecutionStatus.TERMINATED,
+        WorkflowExecutionStatus.RUNNING,
+    ]
 
 
 async def test_a_platform_that_does_not_answer_is_removed_while_a_slice_waits(settings: Settings) -> None:

@@ -167,11 +167,12 @@ async def terminate_workflows_and_delete_schedule(
 ) -> bool:
     """Terminate what still runs for a platform that was removed, then delete its schedule; return whether it had one.
 
-    Where that fails midway, the schedule is still there, so that it can be repeated.
+    Where that fails midway, the schedule is still there, so that it can be repeated. Whatever waits for its workers has
+    to end, as they leave its queues.
 
     Args:
-        unfinished_windows: Slices that may be being read.
-        workflow_ids: Ids of other workflows of the platform.
+        unfinished_windows: Slices that may be being read; the engine lists one that has just begun a moment later.
+        workflow_ids: Ids of other workflows of the platform, for the same reason.
     """
     schedule = engine.get_schedule_handle(names.build_cycle_schedule_id(platform))
     try:
@@ -182,7 +183,10 @@ async def terminate_workflows_and_delete_schedule(
         return False
     cycles = [each.workflow_id for each in actions if isinstance(each, ScheduleActionExecutionStartWorkflow)]
     readings = [names.build_slice_workflow_id(platform, window) for window in unfinished_windows]
-    for workflow_id in (*cycles, *workflow_ids, *readings):
+    query = " OR ".join(f"WorkflowId STARTS_WITH '{each}'" for each in names.list_workflow_id_prefixes(platform))
+    found = [each.id async for each in engine.list_workflows(f"ExecutionStatus = 'Running' AND ({query})")]
+    # Backfills before the slices that they start.
+    for workflow_id in dict.fromkeys([*cycles, *workflow_ids, *readings, *sorted(found)]):
         try:
             await engine.get_workflow_handle(workflow_id).terminate(reason="its platform was removed")
         except RPCError as error:
