@@ -128,7 +128,12 @@ async def commit_orders_and_slice_unless_lost(
                 None,
             )
         changes = await order_copies.write_copies_newer_than_stored(
-            session, state.account, platform.revision, reading.copies, platform.declared_revision
+            session,
+            state.account,
+            platform.revision,
+            reading.copies,
+            platform.declared_revision,
+            rewrites_same=state.capability.detail is not None,
         )
         result = _build_done_slice_result(params, row, reading, changes)
         late_seconds = _compute_greatest_lateness_if_one_pass(row, params.window, changes)

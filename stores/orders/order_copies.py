@@ -96,6 +96,8 @@ async def write_copies_newer_than_stored(
     revision: int,
     copies: Sequence[FetchedOrder],
     declared_revision: int = 0,
+    *,
+    rewrites_same: bool = False,
 ) -> list[ChangedOrderTimes]:
     """Write copies that are newer than the stored ones, and keep what they replace. The platform's row must be locked.
 
@@ -104,13 +106,18 @@ async def write_copies_newer_than_stored(
 
     Args:
         declared_revision: Revision up to which orders were read by a former declaration of their id, times or version.
+        rewrites_same: Whether such an order is written anew even if it is the same; else its details, where it has any,
+            would be fetched each time that it is listed.
     """
     found: dict[str, RankAndDigest] = {}
     for batch in _split_batches(copies):
         found |= await _load_stored(session, account, batch)
     new = [each for each in copies if each.order.order_id not in found]
     newer = [
-        each for each in copies if (old := found.get(each.order.order_id)) and each.replaces(old, declared_revision)
+        each
+        for each in copies
+        if (old := found.get(each.order.order_id))
+        and (each.replaces(old, declared_revision) or (rewrites_same and old.revision <= declared_revision))
     ]
     for batch in _split_batches(sorted(new, key=lambda each: each.order.order_id), COPY_BATCH):
         await session.copy_rows_into(

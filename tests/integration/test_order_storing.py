@@ -134,6 +134,15 @@ async def test_a_copy_of_a_former_declaration_gives_way(database: Database) -> N
         assert await order_copies.write_copies_newer_than_stored(session, OURS, 3, older, 1) == []
 
 
+async def test_details_of_a_former_declaration_are_fetched_once(database: Database) -> None:
+    """Also where they are the same: what is stored says then that it was read by the declaration of today."""
+    same = [copy("a", 5)]
+    await merge(database, 1, same)
+    async with database.session() as session:
+        await order_copies.write_copies_newer_than_stored(session, OURS, 2, same, 1, rewrites_same=True)
+    assert await order_copies.list_ids_stored_at_least_as_new(database, OURS, same, 1) == {"a"}
+
+
 async def test_accounts_do_not_see_each_others_orders(database: Database) -> None:
     """The same id at two platforms is two orders."""
     await merge(database, 1, [copy("a", 5, raw='{"at":7}')])
