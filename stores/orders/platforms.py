@@ -22,6 +22,7 @@ from domain.orders.activity_models import PlatformAlarm
 from domain.orders.capability import Capability
 from domain.orders.config import DEFAULT_LEVEL, PlatformOptions, PlatformSettings, SettingOrigin
 from domain.secrets import SealedText
+from infra import log
 from infra.database import Database, Session
 from stores import keyset
 from stores.tables.orders import OrderBackfill, OrderOptionsVersion, OrderPlatform, OrderSlice
@@ -119,17 +120,21 @@ async def load_platform_with_settings_in_own_transaction(
 
 
 async def load_threads_by_platform(database: Database) -> dict[str, int]:
-    """Return the configured threads by platform."""
+    """Return the configured threads by platform, without platforms whose stored declaration is no longer valid."""
     async with database.session() as session:
         rows = (await session.exec(select(OrderPlatform).where(_IS_THERE))).all()
         levels = await load_newest_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
     defaults = levels.get(DEFAULT_LEVEL, NO_OPTIONS)
-    return {
-        row.platform: combine_platform_with_options(
-            row, defaults, levels.get(row.platform, NO_OPTIONS)
-        ).settings.threads
-        for row in rows
-    }
+    threads = {}
+    for row in rows:
+        try:
+            state = combine_platform_with_options(row, defaults, levels.get(row.platform, NO_OPTIONS))
+        except (KeyError, ValueError) as error:
+            # It was valid by the rules of an earlier version; the other platforms are served all the same.
+            log.get(__name__).error("platform_declaration_invalid", platform=row.platform, error=str(error))
+        else:
+            threads[row.platform] = state.settings.threads
+    return threads
 
 
 def combine_platform_with_options(

@@ -362,3 +362,12 @@ async def test_alarms_about_a_platform_are_returned_again_to_an_activity_that_is
     assert clock == [False, True, True, False]
     assert refused == [True, True, False, True]
     assert (await health.record_unreadable_clock_and_decide_alarm(records, later, timedelta())).is_due
+
+
+async def test_a_declaration_that_is_valid_no_longer_holds_up_no_other_platform(
+    records: Database,
+) -> None:
+    """It was stored by the rules of an earlier version."""
+    async with records.session() as session:
+        session.add(build_platform("shop-2", capability={"kind": "plain"}))
+    assert set(await platforms.load_threads_by_platform(records)) == {NUMBER}
