@@ -170,7 +170,8 @@ async def remove_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseE
     await context.open_lane_unless_past((task_type.type, task_type.end_pos))
     is_removed = False
     try:
-        # From then on no lane accepts a create, whatever its sender knows: what is counted is all that there will be.
+        # From then on a lane accepts a create only once its sender has changed the version, whatever it knew: what is
+        # counted is all that there will be, or else the type is not removed.
         await context.apply_rules_in_open_lanes(task_type.type, task_type.removal_rules)
         await _require_no_unfinished_tasks(context, task_type)
         is_removed = await context.types.remove_type_unless_changed(task_type)
@@ -178,7 +179,8 @@ async def remove_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseE
         if not is_removed and (kept := await context.types.undo_removal_rules(task_type)):
             await context.apply_rules_in_open_lanes(kept.type, kept.rules)
     if not is_removed:
-        raise Conflict(TYPE_CHANGED, f"The type {task_type.name!r} was changed meanwhile.", "Look at it; try again.")
+        message = f"The type {task_type.name!r} was changed meanwhile, or received a task."
+        raise Conflict(TYPE_CHANGED, message, "Look at it; try again.")
     await pause_store.delete_pause(call.services.database, build_task_type_subject(task_type.type))
     return ResponseEnvelope()
 
@@ -301,16 +303,13 @@ async def _create_in_lane_and_open_it_if_closed(
     task = CreateOperation(task_id.key, new.user_id, content, new.priority, new.task_stage, flags, new.start_ms)
     lane = (task_type.type, task_id.pos)
     try:
-        code = await context.lanes.create_task(lane, task_type.rules, task)
+        return await context.create_task_unless_type_removed(lane, task_type, task)
     except LaneClosed:
         await context.open_lane_unless_past(lane)
         try:
-            code = await context.lanes.create_task(lane, task_type.rules, task)
+            return await context.create_task_unless_type_removed(lane, task_type, task)
         except LaneClosed:
             return OperationCode.FULL
-    if code == OperationCode.REMOVED:
-        raise Missing(TYPE_UNKNOWN, f"The type {task_type.name!r} was removed.", "Register it again to keep it.")
-    return code
 
 
 def _build_task_differs_conflict(task_id: str) -> Conflict:

@@ -22,10 +22,11 @@ from api.tasks.lane_caches import LaneHeadCache
 from api.tasks.lanes import LANES_MAX, CancelOperation, LaneClient
 from api.tasks.quotas import OpenTaskQuotaCounter
 from api.tasks.responses import PROBLEM_CODES, SET_REFUSED, TASK_UNKNOWN, ResponseCode, build_failure_fields
-from api.tasks.storage import CachedTaskType, ChosenTaskIdStore, LongTextStore, TypeCache
+from api.tasks.storage import TYPE_UNKNOWN, CachedTaskType, ChosenTaskIdStore, LongTextStore, TypeCache
 from domain.faults import Conflict, Missing
 from domain.tasks.activity_models import LaneInput
 from domain.tasks.messages import (
+    CreateOperation,
     HeartbeatOperation,
     LaneHead,
     OperationCode,
@@ -141,6 +142,24 @@ class TaskContext:
     async def find_in_archive(self, task_id: TaskIdText, task_type: CachedTaskType) -> Task | None:
         """Find an ended task of this type; another project may have a type of the same name."""
         return await self._archived.look_up_in_next_batch((task_type.type, task_id))
+
+    async def create_task_unless_type_removed(
+        self, lane: LaneName, task_type: CachedTaskType, new: CreateOperation
+    ) -> OperationCodeText:
+        """Create a task in its lane, also if the lane has the rules of a removal that did not remove the type.
+
+        Raises:
+            LaneClosed: The lane is closed, or was not started.
+            Missing: The type was removed.
+        """
+        while (code := await self.lanes.create_task(lane, task_type.rules, new)) == OperationCode.REMOVED:
+            current = await self.types.replace_removal_rules(task_type)
+            if current is None:
+                raise Missing(
+                    TYPE_UNKNOWN, f"The type {task_type.name!r} was removed.", "Register it again to keep it."
+                )
+            task_type = current
+        return code
 
     async def change_task(
         self,

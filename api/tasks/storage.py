@@ -177,6 +177,14 @@ class TypeCache:
         row = await types.increment_version_unless_changed(self._database, task_type)
         return self._cache_type(row) if row else None
 
+    async def replace_removal_rules(self, sent: CachedTaskType) -> CachedTaskType | None:
+        """Return a later version of a type of which a lane has removal rules; None if the type is removed."""
+        current = await self.reload_type(sent.type)
+        if current is None or current.version > sent.version:
+            return current
+        # Not removed, so its removal was interrupted or has not ended. One that has not ended fails by this.
+        return await self.undo_removal_rules(current) or await self.reload_type(sent.type)
+
     async def advance_to_lane(self, type_: str, pos: int) -> CachedTaskType | None:
         """Direct new tasks to the lane at this position; None if the type has gone past it, or is removed."""
         row = await types.advance_type_to_lane_unless_past(self._database, type_, pos)
