@@ -211,7 +211,7 @@ async def _create_task(call: Call, new: NewTask) -> TaskIdText:
     if new.task_id:
         if await _is_existing_equal_task_or_raise_conflict(context, call, new):
             return new.task_id
-        return await _create_once_under_chosen_id(context, task_type, new)
+        return (await _create_once_under_chosen_id(context, task_type, new))[0]
     key = secrets.create_random_token()
     while True:
         task_id = TaskId(key, task_type.name, task_type.end_pos)
@@ -224,26 +224,39 @@ async def _create_task(call: Call, new: NewTask) -> TaskIdText:
         task_type = await context.open_next_lane(task_type, task_id.pos)
 
 
-async def _create_copy_of_ended(
-    context: TaskContext, task_type: CachedTaskType, task_id: str, ended: Task
-) -> TaskIdText:
-    """Create a task equal to one that has ended, and return its id; repeated calls return the same task."""
+async def _create_copy_of_ended(call: Call, task_type: CachedTaskType, task_id: str, ended: Task) -> TaskIdText:
+    """Create a task equal to one that has ended, and return its id; repeated calls return the same task.
+
+    It counts once against the quotas of the project that puts it back.
+    """
+    context, is_counted = get_task_context(call), call.project_filter is not None
     content, _ = await context.texts.read_texts(task_id, ended)
-    return await _create_once_under_chosen_id(
-        context,
-        task_type,
-        NewTask(
-            task_type=task_type.name,
-            task_id=f"{AGAIN}{task_id}",
-            user_id=ended.user_id,
-            task_content=content,
-            task_priority=ended.priority,
-            task_stage=ended.stage,
-        ),
+    new = NewTask(
+        task_type=task_type.name,
+        task_id=f"{AGAIN}{task_id}",
+        user_id=ended.user_id,
+        task_content=content,
+        task_priority=ended.priority,
+        task_stage=ended.stage,
     )
+    if is_counted:
+        await quotas.count_new_tasks_within_quotas(call, context.open_tasks, 1)
+    is_refused_or_repeated = False
+    try:
+        copy_id, is_refused_or_repeated = await _create_once_under_chosen_id(context, task_type, new)
+    except Fault:
+        is_refused_or_repeated = True
+        raise
+    finally:
+        if is_counted and is_refused_or_repeated:
+            quotas.release_refused_task(call, context.open_tasks)
+    return copy_id
 
 
-async def _create_once_under_chosen_id(context: TaskContext, task_type: CachedTaskType, new: NewTask) -> TaskIdText:
+async def _create_once_under_chosen_id(
+    context: TaskContext, task_type: CachedTaskType, new: NewTask
+) -> tuple[TaskIdText, bool]:
+    """Return the id of the task of a chosen id, and whether an earlier request had claimed that."""
     fields: list[str | int] = [new.user_id, new.priority, new.task_content]
     fields += [new.start_ms] if new.start_time else []
     fields += [new.task_stage] if new.task_stage else []
@@ -252,6 +265,7 @@ async def _create_once_under_chosen_id(context: TaskContext, task_type: CachedTa
     claim = await context.keys.claim_chosen_key_or_get_existing_claim(
         ChosenKeyClaim(task_type.type, new.task_id, task_id, digest)
     )
+    is_repeated = claim.task_id != task_id
     if claim.digest != digest:
         raise _build_task_differs_conflict(new.task_id)
     while True:
@@ -263,7 +277,7 @@ async def _create_once_under_chosen_id(context: TaskContext, task_type: CachedTa
         created = {OperationCode.OK, OperationCode.SAME, OperationCode.CONFLICT}
         if code in created or await context.find_in_archive(claim.task_id, task_type):
             context.add_to_task_metric(task_type.type, "created")
-            return claim.task_id
+            return claim.task_id, is_repeated
         # The lane does not have it and is full, so it never will.
         task_type = await context.open_next_lane(task_type, parsed.pos)
         claim = await context.keys.reassign_chosen_key(
@@ -345,9 +359,7 @@ async def _put_back_task_or_copy_ended(call: Call, item: TaskToPutBack) -> TaskI
         # A caller that names a lease means a running task; it has ended meanwhile and must not be done again.
         if item.lease is not None:
             raise_if_code_is_failure(OperationCode.FINAL, task_id)
-        if call.project_filter is not None:
-            await quotas.count_new_tasks_within_quotas(call, context.open_tasks, 1)
-        return await _create_copy_of_ended(context, task_type, task_id, task)
+        return await _create_copy_of_ended(call, task_type, task_id, task)
     setting = SetOperation(parsed.key, TaskStatus.PENDING, item.lease)
     code = await context.change_task(task_type, parsed, setting)
     if code == OperationCode.MISSING and await context.find_in_archive(task_id, task_type):

@@ -1,7 +1,8 @@
-"""Creates of tasks: those that meet a removal of their type."""
+"""Creates of tasks: those that meet a removal of their type, and copies of ended tasks, which count once."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,15 +10,20 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from api.tasks.context import TaskContext
+from api.daily_quotas import DAILY_QUOTAS
+from api.tasks import actions
+from api.tasks.context import CONTEXT, TaskContext
 from api.tasks.storage import CachedTaskType, TypeCache
-from domain.faults import Missing
-from domain.tasks.messages import CreateOperation, OperationCode, TaskTypeRules
+from domain.faults import Conflict, Missing
+from domain.quotas import QuotaLimits
+from domain.tasks.messages import CreateOperation, OperationCode, Task, TaskStatus, TaskTypeRules
 from stores.tasks import types
 from stores.tasks.types import TaskTypeRow
 
 if TYPE_CHECKING:
+    from api.http.routes import Call
     from infra.database import Database
+    from stores.tasks.contents import ChosenKeyClaim
 
 ROW = TaskTypeRow(
     "prj_1/video", "prj_1", "video", 10, 10, 3, 30, 30, 1, False, False, version=5, begin_pos=1, end_pos=1
@@ -106,3 +112,60 @@ async def test_a_removed_type_takes_no_tasks(world: World) -> None:
     with pytest.raises(Missing, match="was removed"):
         await create(world)
     assert world.sent == [5]
+
+
+class CountingQuotas:
+    """Tasks that a project has created and has open."""
+
+    def __init__(self) -> None:
+        self.counts = Counter[str]()
+
+    async def count_within_quotas(self, _project_id: str, amounts: dict[str, int], _limits: QuotaLimits) -> None:
+        """Count tasks of a day."""
+        self.counts.update(amounts)
+
+    async def count_new_tasks_within_quota(self, _project_id: str, tasks: int, _limit: int) -> None:
+        """Count open tasks."""
+        self.counts["open"] += tasks
+
+    def release(self, _project_id: str, amounts: dict[str, int] | int) -> None:
+        """Count no more."""
+        self.counts.subtract(amounts if isinstance(amounts, dict) else {"open": amounts})
+
+
+async def test_a_copy_of_an_ended_task_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A put-back counted again each time that it was repeated, and where it was refused."""
+    quotas, claims = CountingQuotas(), dict[str, "ChosenKeyClaim"]()
+    ended = cast("Task", SimpleNamespace(user_id="u", priority=0, stage="", status=TaskStatus.SUCCESS))
+    is_refusing = True
+
+    async def read_texts(*_: object) -> tuple[str, str]:
+        return "content", ""
+
+    async def claim_chosen_key(claim: ChosenKeyClaim) -> ChosenKeyClaim:
+        if is_refusing:
+            raise Conflict("refused", "No.", "Stop.")
+        return claims.setdefault(claim.chosen_key, claim)
+
+    async def create_in_lane(*_: object) -> str:
+        return OperationCode.OK
+
+    monkeypatch.setattr(actions, "_create_in_lane_and_open_it_if_closed", create_in_lane)
+    context = SimpleNamespace(
+        open_tasks=quotas,
+        texts=SimpleNamespace(read_texts=read_texts),
+        keys=SimpleNamespace(claim_chosen_key_or_get_existing_claim=claim_chosen_key),
+        add_to_task_metric=lambda *_: None,
+    )
+    request = SimpleNamespace(app={DAILY_QUOTAS: quotas, CONTEXT: context})
+    fields = {"project_id": "prj_1", "project_filter": "prj_1", "quotas": QuotaLimits(), "request": request}
+    call = cast("Call", SimpleNamespace(**fields))
+    task_type = cast("CachedTaskType", ROW)
+
+    with pytest.raises(Conflict):
+        await actions._create_copy_of_ended(call, task_type, "k_video_1", ended)
+    assert quotas.counts == {"tasks_per_day": 0, "open": 0}
+    is_refusing = False
+    copies = {await actions._create_copy_of_ended(call, task_type, "k_video_1", ended) for _ in range(3)}
+    assert len(copies) == 1
+    assert quotas.counts == {"tasks_per_day": 1, "open": 1}
