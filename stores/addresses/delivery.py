@@ -25,16 +25,19 @@ from stores.tables.addresses import build_unfinished_condition
 Row: TypeAlias = "asyncpg.Record"
 _ACK_COLUMNS: Final = [(module, f"{module}_ack") for module in Module]
 _ACKS: Final = ", ".join(name for _, name in _ACK_COLUMNS)
-# Of a payload only what is sent: what else publishers write into it may be long.
+# Of a payload only what is sent: what else publishers write into it may be long. To find a field, PostgreSQL decodes
+# all text of a payload, and fails on the escape of a NUL, which may be in the first of two equal keys.
 _MESSAGE_COLUMNS: Final = f"""
-    id, topic, uprn_1, uprn_2, address_id, {_ACKS}, wait_reason::text, CASE topic
-        WHEN '{Topic.CREATE_UPDATE}' THEN payload::text
-        WHEN '{Topic.SWAP}' THEN json_build_object('delete_after', coalesce(payload -> 'delete_after', 'false'))::text
+    id, topic, uprn_1, uprn_2, address_id, {_ACKS}, wait_reason::text, CASE
+        WHEN topic = '{Topic.CREATE_UPDATE}' OR topic = '{Topic.SWAP}' AND strpos(payload::text, '\\u0000') > 0
+        THEN payload::text
+        WHEN topic = '{Topic.SWAP}'
+        THEN json_build_object('delete_after', coalesce(payload -> 'delete_after', 'false'))::text
     END AS payload
     """
 _SIZES: Final = f"""
     SELECT id, octet_length(payload::text) AS bytes FROM im_infi_addr_sync_log
-    WHERE id = ANY($1::bigint[]) AND topic = '{Topic.CREATE_UPDATE}'
+    WHERE id = ANY($1::bigint[]) AND topic <> '{Topic.DELETE}'
     """  # noqa: S608 - constants only
 PART_MAX_BYTES: Final = 4 * 1024 * 1024
 """Payloads that are loaded together; decoded and once more encoded for each module, they take many times as much."""

@@ -15,7 +15,7 @@ from domain.addresses import messages
 from domain.addresses.activity_models import IntakeMessageCounts
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
-from stores.addresses import inbox
+from stores.addresses import delivery, inbox
 from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 from stores.tables.addresses import AddressMessage, QuarantinedMessage, ReceivedMessageKeyRow
 from tests.support.pubsub import create_update, delete, many, swap
@@ -304,3 +304,21 @@ async def test_large_messages_are_written_a_few_at_a_time(
     assert taken == IntakeMessageCounts(new=5)
     assert [row.uprn_1 for row in await rows(database)] == [1, 2, 3, 4, 5]
     assert written == [2, 1, 1, 1]
+
+
+async def test_a_swap_is_loaded_whatever_the_first_of_two_equal_keys_says(
+    database: Database, box: MessageLogAndQuarantineWriter
+) -> None:
+    """The last one counts; PostgreSQL reads both, and cannot decode a NUL."""
+    twice = rb'{"uprn_1": 1, "uprn_2": 2, "delete_after": true, "note": "\u0000", "note": ""}'
+    taken = await box.store_messages_or_quarantine_them([incoming(twice, topic=Topic.SWAP)])
+    (row,) = await rows(database)
+    async with database.connection() as connection:
+        unsure = """UPDATE im_infi_addr_sync_log SET proc_flag = 'Y', wait_reason = '{"unsure": ["ed"]}'"""
+        await connection.execute(unsure)
+    assert row.id is not None
+
+    (loaded,) = await delivery.load_unconfirmed_messages(database, [row.id])
+
+    assert taken == IntakeMessageCounts(new=1)
+    assert loaded.message.operation.delete_after
