@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -40,9 +40,13 @@ FAILED_CALLS_MAX: Final = 40
 What has not been isolated by then waits for the next cycle, which does not count as a try.
 """
 FAILING_SECONDS_MAX: Final = 300.0
-"""How long operations are sent to a module while some fail. It must not hold up the others: what is left waits for the
-next cycle, which does not count as a try.
+"""How long calls with operations may fail in all. A module must not hold up the others: what is left waits for the next
+cycle, which does not count as a try.
 """
+BATCH_LIMITS_MAX: Final = 10_000
+"""Operations of which it is remembered how small a batch they are sent in."""
+FAILED_ALONE: Final = 0
+"""The limit of the batch of an operation that failed alone: it is sent alone again, after all others."""
 BATCH_FAILED_ERROR: Final = (
     "The module fails on a batch with this operation and others; a later cycle goes on isolating those that cause it. "
     "This does not count as a try."
@@ -107,6 +111,7 @@ class ModulesClient:
     def __init__(self, settings: AddressSettings, open_socket_if_allowed: OpenSocket | None = None) -> None:
         self._settings = settings.modules
         self._connections = ModuleConnections(settings.modules, settings.credentials_folder, open_socket_if_allowed)
+        self._batch_limits: dict[Module, dict[str, int]] = {module: {} for module in Module}
 
     def copy_with_settings(self, settings: AddressSettings) -> ModulesClient:
         """Return a client with other settings, which shares connections where they are equal."""
@@ -134,14 +139,19 @@ class ModulesClient:
         _require_disjoint_uprns(operations)
         settings: ModuleSettings = getattr(self._settings, module)
         patience, slots = _PatienceWithFailures(), asyncio.Semaphore(settings.concurrency)
+        limits, by_id = self._batch_limits[module], dict[str, OperationResult]()
 
-        async def send_batch_in_its_turn(batch: _OperationBatch) -> list[OperationResult]:
+        async def send_batch_in_its_turn(batch: _OperationBatch) -> None:
             async with slots:
                 is_single = settings.batch == 1
-                return await self._send_and_isolate_failures(module, batch, patience, without_batching=is_single)
+                results = await self._send_and_isolate_failures(module, batch, patience, without_batching=is_single)
+                by_id.update((each.op_id, each) for each in results)
 
-        answers = await asyncio.gather(*map(send_batch_in_its_turn, _split_batches(operations, settings.batch)))
-        return [result for answer in answers for result in answer]
+        batches = _split_batches(operations, settings.batch, limits)
+        # Those that are known to fail in larger batches come last, so that they hold up no others.
+        batches.sort(key=lambda batch: min(limits.get(each, BATCH_MAX + 1) for each in batch.op_ids), reverse=True)
+        await asyncio.gather(*map(send_batch_in_its_turn, batches))
+        return [by_id[each.op_id] for each in operations]
 
     async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
         """Return the addresses of the UPRNs after this one.
@@ -201,13 +211,18 @@ class ModulesClient:
         while parts:
             part = parts.pop(0)
             if patience.is_over:
-                results += part.build_unanswered_results(UNSENT_ERROR.format(patience.last_failure))
+                is_unsent = part is batch
+                if not is_unsent:
+                    self._limit_later_batches_to_size(module, part, len(part.operations))
+                error = UNSENT_ERROR.format(patience.last_failure)
+                results += part.build_unanswered_results(error, is_unapplied=is_unsent)
                 continue
+            began_at = time.monotonic()
             try:
                 results += await self._send_batch_and_check_ids(module, part, without_batching=without_batching)
+                self._forget_batch_limits(module, part)
             except ModuleFailure as failure:
                 failures += 1
-                patience.last_failure = failure
                 all_answered = all_answered and failure.is_answered
                 if failure.is_away or await self._fails_to_answer_lookup(module, part.operations[0]):
                     results += part.build_unanswered_results(str(failure), is_paused=failure.is_paused)
@@ -221,7 +236,19 @@ class ModulesClient:
                     )
                 else:
                     parts[:0] = part.split_in_halves()
+                patience.add_failure(failure, began_at)
         return results
+
+    def _limit_later_batches_to_size(self, module: Module, part: _OperationBatch, size: int) -> None:
+        """Have these operations sent in batches of at most this size from now on: a larger one failed with them."""
+        limits = self._batch_limits[module]
+        if len(limits) > BATCH_LIMITS_MAX:
+            limits.clear()
+        limits.update(dict.fromkeys(part.op_ids, size))
+
+    def _forget_batch_limits(self, module: Module, part: _OperationBatch) -> None:
+        for op_id in part.op_ids if self._batch_limits[module] else ():
+            self._batch_limits[module].pop(op_id, None)
 
     async def _resend_operation_and_build_failed_result(
         self, module: Module, single: _OperationBatch, *, without_batching: bool
@@ -230,6 +257,7 @@ class ModulesClient:
         try:
             return await self._send_batch_and_check_ids(module, single, without_batching=without_batching)
         except ModuleFailure as failure:
+            self._limit_later_batches_to_size(module, single, FAILED_ALONE)
             is_away = failure.is_away or await self._fails_to_answer_lookup(module, single.operations[0])
             kind = UnansweredResult if is_away else OperationResult
             return [kind(op_id=single.op_ids[0], outcome=OperationOutcome.FAILED, error=str(failure))]
@@ -295,9 +323,14 @@ class _OperationBatch:
     def op_ids(self) -> list[str]:
         return [each.op_id for each in self.operations]
 
-    def build_unanswered_results(self, error: str, *, is_paused: bool = False) -> list[OperationResult]:
+    def build_unanswered_results(
+        self, error: str, *, is_paused: bool = False, is_unapplied: bool = False
+    ) -> list[OperationResult]:
         failed = OperationOutcome.FAILED
-        return [UnansweredResult(op_id=each, outcome=failed, error=error, is_paused=is_paused) for each in self.op_ids]
+        return [
+            UnansweredResult(op_id=each, outcome=failed, error=error, is_paused=is_paused, is_unapplied=is_unapplied)
+            for each in self.op_ids
+        ]
 
     def split_in_halves(self) -> tuple[_OperationBatch, _OperationBatch]:
         middle = len(self.operations) // 2
@@ -308,23 +341,38 @@ class _OperationBatch:
 class _PatienceWithFailures:
     """Whether operations are still sent to a module that has failed on some of them."""
 
-    began_at: float = field(default_factory=time.monotonic)
+    failing_seconds: float = 0.0
+    """How long calls failed in all; of those at the same time, the time counts once."""
+    counted_until: float = 0.0
     last_failure: ModuleFailure | None = None
 
     @property
     def is_over(self) -> bool:
-        return self.last_failure is not None and time.monotonic() - self.began_at > FAILING_SECONDS_MAX
+        return self.failing_seconds > FAILING_SECONDS_MAX
+
+    def add_failure(self, failure: ModuleFailure, began_at: float) -> None:
+        """Count the time of a call that failed just now."""
+        now = time.monotonic()
+        self.failing_seconds += now - max(began_at, self.counted_until)
+        self.counted_until, self.last_failure = now, failure
 
 
-def _split_batches(operations: Sequence[Operation], max_operations: int) -> list[_OperationBatch]:
-    """Split operations into batches within the limits of count and bytes; one operation alone may be larger."""
+def _split_batches(
+    operations: Sequence[Operation], max_operations: int, limits: Mapping[str, int]
+) -> list[_OperationBatch]:
+    """Split operations into batches within the limits of count and bytes; one operation alone may be larger.
+
+    Args:
+        limits: The most operations of a batch with an operation that made a larger one fail.
+    """
     batches: list[_OperationBatch] = []
-    size = 0
+    size, most = 0, max_operations
     for operation in operations:
-        length = len(operation.json_bytes)
-        if not batches or len(batches[-1].operations) == max_operations or size + length > BATCH_MAX_BYTES:
+        length, limit = len(operation.json_bytes), limits.get(operation.op_id, max_operations)
+        most = min(most, limit)
+        if not batches or len(batches[-1].operations) >= most or size + length > BATCH_MAX_BYTES:
             batches.append(_OperationBatch())
-            size = 0
+            size, most = 0, min(limit, max_operations)
         batches[-1].operations.append(operation)
         size += length
     return batches

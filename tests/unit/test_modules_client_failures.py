@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from clients.modules import client
+from clients.modules import ModuleFailure, client
 from domain.addresses.operations import (
     Module,
     OperationOutcome,
@@ -178,8 +179,47 @@ async def test_a_module_that_goes_on_failing_holds_the_others_up_for_some_minute
 
     assert list_outcomes(results) == ["failed"] * 8
     assert [type(each) for each in results[1:]] == [UnansweredResult] * 7
+    # Parts of a batch were sent with it.
+    assert [isinstance(each, UnansweredResult) and each.is_unapplied for each in results[1:]] == [batch == 1] * 7
     assert "failed on other operations for several minutes" in results[-1].error
     assert sum(bool(call.op_ids) for call in oss.modules["ed"].calls) <= 2
+
+
+async def test_what_spoils_a_batch_is_found_over_several_calls_if_each_takes_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After one failure the time is over, as where a call hangs: the next one goes on with the halves."""
+    monkeypatch.setattr(client, "FAILING_SECONDS_MAX", 0.0, raising=False)
+    operations = [upsert(seq, seq, 100 + seq) for seq in range(1, 65)]
+    rule = call_fault(OssAction.CHOKE, uprns=frozenset({7}))
+    left, isolated = operations, set[int]()
+    async with running_modules(tmp_path, rule, retries=0, concurrency=1, batch=500) as (oss, caller):
+        for _ in range(8):
+            results = dict(zip((each.seq for each in left), await caller.apply_operations(ED, left), strict=True))
+            failed = {seq for seq, each in results.items() if each.outcome is OperationOutcome.FAILED}
+            isolated |= {seq for seq in failed if not isinstance(results[seq], UnansweredResult)}
+            left = [each for each in left if each.seq in failed]
+
+        assert isolated == {7}
+        assert sorted(oss.modules["ed"].live()) == sorted({*range(1, 65)} - {7})
+        # From now on it is sent alone, after the others.
+        before = len(oss.modules["ed"].calls)
+        await caller.apply_operations(ED, [operations[6], *(upsert(seq, seq, 100 + seq) for seq in range(65, 69))])
+        sent = [list(call.op_ids) for call in oss.modules["ed"].calls[before:] if call.op_ids]
+        assert sent[:2] == [["65", "66", "67", "68"], ["7"]]
+
+
+def test_only_the_time_of_failed_calls_counts_and_of_calls_at_the_same_time_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A slow module that fails once after a long while has not failed for several minutes."""
+    clock = [10_000.0]
+    monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    patience, failure = client._PatienceWithFailures(), ModuleFailure("x", is_transient=True)
+    for began_at, now, is_over in [(9_990.0, 10_000.0, False), (9_000.0, 10_200.0, False), (10_195.0, 10_301.0, True)]:
+        clock[0] = now
+        patience.add_failure(failure, max(began_at, 9_990.0))
+        assert patience.is_over is is_over
 
 
 @pytest.mark.parametrize("status", [404, 405])
