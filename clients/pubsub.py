@@ -42,8 +42,8 @@ PUBLISH_MAX_BYTES: Final = 7_000_000
 """Data of one call: Pub/Sub takes requests of 10 MB, and base64 makes the data a third longer."""
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 CALL_TIMEOUT_SECONDS: Final = 30.0
-ANSWER_MAX_BYTES: Final = 16 * 1024 * 1024
-"""One message of the largest size fits, in base64; of large ones, fewer are pulled at a time."""
+ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Several messages of the largest size fit, in base64; of large ones, fewer are pulled at a time."""
 EXCERPT_CHARACTERS: Final = 500
 RETRY: Final = RetryPolicy((0.2, 1.0), patience_seconds=10.0)
 BREAKER_FAILURES: Final = 20

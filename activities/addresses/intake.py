@@ -10,7 +10,7 @@ from typing import Final
 from temporalio import activity
 
 from clients.http import RequestSize
-from clients.pubsub import ANSWER_MAX_BYTES, PubSubClient, PubSubFailure, ReceivedMessage
+from clients.pubsub import PubSubClient, PubSubFailure, ReceivedMessage
 from domain.addresses.activity_models import IntakeMessageCounts, PulledMessageCountsOrOff, PullTopicInput
 from domain.addresses.messages import Topic
 from infra import log
@@ -24,6 +24,8 @@ _log = log.get(__name__)
 
 IDLE_SECONDS: Final = 0.2
 """The pause after an empty response that came at once, which the real service never gives."""
+PULL_USUAL_BYTES: Final = 12 * 1024 * 1024
+"""Data of a pull beyond which fewer messages are pulled at a time; in base64 it is a quarter of what is read."""
 
 
 class AddressIntakeActivities:
@@ -111,9 +113,11 @@ class _ConcurrentTopicPuller:
             _log.warning("address_pull_too_large", topic=self._topic, messages=size)
             return []
         else:
-            # In base64, and what was too large once is kept back until its deadline ends.
-            has_room = sum(len(each.message.data) for each in received) < ANSWER_MAX_BYTES // 3
-            if has_room and len(received) >= size:
+            # What is too large to be read is kept back until its deadline ends, and later messages come before it.
+            data_bytes = sum(len(each.message.data) for each in received)
+            if data_bytes > PULL_USUAL_BYTES:
+                self._size.shrink_if_possible(len(received))
+            elif data_bytes < PULL_USUAL_BYTES // 2 and len(received) >= size:
                 self._size.grow()
             return received
         finally:

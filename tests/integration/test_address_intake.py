@@ -210,8 +210,8 @@ async def test_messages_that_do_not_fit_into_a_pull_are_pulled_a_few_at_a_time(
     settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many are waiting, and although each pull may be as large as the setting says."""
-    for module in ("clients.pubsub", "activities.addresses.intake"):
-        monkeypatch.setattr(f"{module}.ANSWER_MAX_BYTES", 2_000)
+    monkeypatch.setattr("clients.pubsub.ANSWER_MAX_BYTES", 2_000)
+    monkeypatch.setattr("activities.addresses.intake.PULL_USUAL_BYTES", 1_200)
     async with running_intake(settings, deadline_seconds=0.3) as world, running_worker(world.settings, QUEUES):
         ids = await world.publisher.publish(Topic.DELETE, *(delete(uprn, note="x" * 300) for uprn in range(1, 31)))
         await until_all_acknowledged(world)
