@@ -105,7 +105,8 @@ class PushTokenVerifier:
                     await self._reload_keys()
         is_trusted = time.monotonic() - self._loaded_at <= KEYS_TRUST_SECONDS
         if self._failure is not None and not (is_trusted and key_id in self._keys):
-            raise self._failure
+            # A new one: each raise adds to the traceback of an exception.
+            raise ConnectionError(str(self._failure)) from self._failure
         return self._keys.get(key_id)
 
     def _is_reload_due(self, key_id: str) -> bool:

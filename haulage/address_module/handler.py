@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from pydantic import BaseModel, Field, ValidationError
 
-from haulage.address_module.addresses import AddressStore, AddressTable, PageTooLarge
+from haulage.address_module.addresses import AddressRow, AddressStore, AddressTable, PageTooLarge
 from haulage.address_module.database import Connection, Database, DatabaseUnreachable, Dialect, Transaction
 from haulage.address_module.executor import HasInFlightOrders, OperationExecutor, list_applied_operations
 from haulage.address_module.models import (
@@ -116,12 +116,17 @@ class AddressModuleHandlers:
     async def list_addresses(self, request: web.Request) -> web.Response:
         """Return addresses in the order of their UPRNs."""
         query = PageQuery.model_validate(dict(request.query))
-        try:
-            rows = await self.database.run(
-                lambda transaction: self.addresses(transaction).list_page(query.after, query.limit)
-            )
-        except PageTooLarge as error:
-            raise web.HTTPRequestEntityTooLarge(0, text=str(error)) from None
+
+        def list_page_or_say_it_is_too_large(transaction: Transaction) -> Sequence[AddressRow] | PageTooLarge:
+            # Raised, it would close all connections.
+            try:
+                return self.addresses(transaction).list_page(query.after, query.limit)
+            except PageTooLarge as error:
+                return error
+
+        rows = await self.database.run(list_page_or_say_it_is_too_large)
+        if isinstance(rows, PageTooLarge):
+            raise web.HTTPRequestEntityTooLarge(0, text=str(rows))
         return _build_response(PageResponse(addresses=[AddressEntry(**asdict(each)) for each in rows]))
 
     async def list_addresses_with_open_orders(self, request: web.Request) -> web.Response:

@@ -116,14 +116,20 @@ async def test_what_it_cannot_read_is_refused(file: Path, method: str, path: str
 async def test_a_page_of_large_records_is_refused_before_it_is_loaded(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """413, so that fewer are requested; one alone may be larger."""
+    """413, so that fewer are requested, over the same connection to the database; one alone may be larger."""
+    opened: list[Connection] = []
+
+    def connect() -> Connection:
+        opened.append(opens(file)())
+        return opened[-1]
+
     monkeypatch.setattr("haulage.address_module.addresses.PAGE_MAX_BYTES", 1_000, raising=False)
     monkeypatch.setattr("haulage.address_module.addresses.ROWS_PER_STATEMENT", 2, raising=False)
     large = [
         {**UPSERT, "op_id": str(seq), "seq": seq, "uprn": seq, "record": {"a": "x" * size}}
         for seq, size in enumerate((10, 10, 10, 2_000, 2_000), 1)
     ]
-    async with running_contract(opens(file)) as session:
+    async with running_contract(connect) as session:
         await apply_each(session, large, is_batch=True)
         pages = {}
         for after, limit in ((0, 3), (0, 4), (0, 5_000), (3, 1), (4, 1), (5, 1)):
@@ -138,6 +144,7 @@ async def test_a_page_of_large_records_is_refused_before_it_is_loaded(
         (4, 1): (200, [5]),
         (5, 1): (200, []),
     }
+    assert len(opened) == 1
 
 
 async def test_without_its_database_it_is_away(tmp_path: Path) -> None:

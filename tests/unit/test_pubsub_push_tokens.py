@@ -218,10 +218,14 @@ async def test_known_keys_stay_good_while_google_s_cannot_be_loaded(
     for number in range(5):
         await verifier.require_valid_token(sim.signer.token(email=EMAIL, audience=AUDIENCE, jti=str(number)))
     unknown = jwt.encode({}, "x" * 64, algorithm="HS256", headers={"kid": "new"})
+    failures = []
     for _ in range(5):
-        with pytest.raises(ConnectionError):
+        with pytest.raises(ConnectionError) as raised:
             await verifier.require_valid_token(unknown)
+        failures.append(raised.value)
     assert len(asked) == 1
+    # Raised again, an exception keeps the frames of each push.
+    assert len(set(map(id, failures))) == 5
 
     clock[0] += 86_400
     with pytest.raises(ConnectionError):
