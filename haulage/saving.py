@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -70,8 +71,8 @@ class FileSaver:
 
     async def fetch_check_and_move_into_place(self) -> SavedFile:
         """Fetch the file into a temporary one, check it, and move it into place."""
-        # Without the name of the file, which may be as long as the file system allows.
-        part = self._path.with_name(f".{self._download.task_id}.part")
+        # Without the name of the file, which may be as long as the file system allows. Each save has its own.
+        part = self._path.with_name(f".{self._download.task_id}.{secrets.token_hex(4)}.part")
         try:
             with part.open("wb") as out:
                 await self._fetch_with_resumed_links(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import os
@@ -83,6 +84,13 @@ async def test_a_name_may_be_as_long_as_the_file_system_allows(client: Client, t
     path = tmp_path / f"{'n' * 251}.csv"
     await client.save(make_finished_download(), path)
     assert path.read_bytes() == CONTENT
+
+
+async def test_a_download_may_be_saved_twice_at_a_time(client: Client, tmp_path: Path) -> None:
+    """Under two names in one folder: neither empties the temporary file of the other, or moves it away."""
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    await asyncio.gather(*(client.save(make_finished_download(), path) for path in paths))
+    assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [CONTENT, CONTENT]
 
 
 async def test_an_expired_link_is_renewed(peer: ApiPeer, client: Client, tmp_path: Path) -> None:
