@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from domain.faults import Conflict
 from infra.component_settings import DatabaseSettings
 from infra.database import CONNECT_TIMEOUT_SECONDS, build_tls_arguments
-from stores.migrate import RESTORING
+from stores.migrate import RESTORING, WrongRevision, get_head_revision, list_known_revisions
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -152,7 +152,7 @@ async def block_starts_before_restore(connection: Connection, copy: DumpedDataba
     Raises:
         Conflict: The schema is of another revision than the copy.
     """
-    await _require_revision_of_copy(connection, copy)
+    await require_revision_of_copy(connection, copy)
     await connection.execute("UPDATE alembic_version SET version_num = $1", RESTORING)
 
 
@@ -164,7 +164,7 @@ async def copy_files_into_empty_tables(connection: Connection, copy: DumpedDatab
     """
     await require_database_without_rows(connection)
     if await read_haulage_or_temporal_revision(connection) != RESTORING:
-        await _require_revision_of_copy(connection, copy)
+        await require_revision_of_copy(connection, copy)
     async with connection.transaction():
         for table in copy.tables:
             if table.name in _SEEDED:
@@ -180,8 +180,32 @@ async def copy_files_into_empty_tables(connection: Connection, copy: DumpedDatab
             await connection.execute("UPDATE alembic_version SET version_num = $1", RESTORING)
 
 
-async def _require_revision_of_copy(connection: Connection, copy: DumpedDatabase) -> None:
-    if (found := await read_haulage_or_temporal_revision(connection)) != copy.revision:
+async def require_revision_of_copy(connection: Connection, copy: DumpedDatabase) -> None:
+    """Require a database whose schema has the revision of a copy.
+
+    Raises:
+        Conflict: It has another one.
+    """
+    _require_same_revision(await read_haulage_or_temporal_revision(connection), copy)
+
+
+async def require_revision_of_copy_after_migration(connection: Connection, copy: DumpedDatabase) -> None:
+    """Require a database that a migration brings to the revision of a copy; a restore into it may have broken off.
+
+    Raises:
+        WrongRevision: A later version has migrated the database.
+        Conflict: The copy is of another version than this code.
+    """
+    found = await read_haulage_or_temporal_revision(connection)
+    if found == RESTORING:
+        found = await connection.fetchval("SELECT max(revision) FROM schema_revisions")
+    if found not in {"", *list_known_revisions()}:
+        raise WrongRevision(found, get_head_revision())
+    _require_same_revision(get_head_revision(), copy)
+
+
+def _require_same_revision(found: str, copy: DumpedDatabase) -> None:
+    if found != copy.revision:
         raise Conflict(
             "restore_wrong_revision",
             f"The backup of the database {copy.name} has revision {copy.revision}, this database {found or 'none'}.",
@@ -195,13 +219,35 @@ async def require_database_without_rows(connection: Connection) -> None:
     Raises:
         Conflict: A table has rows.
     """
+    if table := await _find_table_with_rows(connection):
+        raise Conflict(
+            "restore_not_empty",
+            f"The database has data already: its table {table} has rows.",
+            "Nothing is overwritten. Restore into a new database.",
+        )
+
+
+async def require_rows_if_marked(connection: Connection) -> None:
+    """Require that a restore that has marked the database has filled it, too.
+
+    Raises:
+        Conflict: It broke off before.
+    """
+    is_marked = await read_haulage_or_temporal_revision(connection) == RESTORING
+    if is_marked and not await _find_table_with_rows(connection):
+        raise Conflict(
+            "restore_unfinished",
+            "The restore into this database broke off before it had rows.",
+            "Run `haulage restore` again; what has rows already must be replaced by new databases and buckets.",
+        )
+
+
+async def _find_table_with_rows(connection: Connection) -> str:
+    """Return the first table that has more than what migrations write; empty without one."""
     for table, _ in await _list_tables_in_order(connection):
         if table not in _SEEDED and await connection.fetchval(f'SELECT EXISTS (SELECT 1 FROM "{table}")'):  # noqa: S608 - a table's name
-            raise Conflict(
-                "restore_not_empty",
-                f"The database has data already: its table {table} has rows.",
-                "Nothing is overwritten. Restore into a new database.",
-            )
+            return table
+    return ""
 
 
 async def read_haulage_or_temporal_revision(connection: Connection) -> str:
@@ -239,7 +285,7 @@ async def skip_ids_possibly_used_after_backup(connection: Connection) -> None:
 
 
 async def allow_starts_on_restored_database(connection: Connection) -> None:
-    """Let processes start on a database that was restored, at the revision that its schema has."""
+    """Put the revision that a database's schema has in place of the mark of a restore, so that processes start."""
     await connection.execute(_NAME_REVISION, RESTORING)
 
 

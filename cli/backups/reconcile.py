@@ -113,7 +113,13 @@ async def reconcile_all_systems(settings: Settings, engine: Client | None = None
 
 
 async def reconcile_and_print_findings(settings: Settings) -> int:
-    """Reconcile, and print what was found."""
+    """Reconcile, and print what was found.
+
+    Raises:
+        Conflict: A process is connected, or a restore broke off before the rows of the database came.
+    """
+    async with table_copies.open_connection_without_limits(settings.database) as connection:
+        await table_copies.require_rows_if_marked(connection)
     print_findings_and_manual_checks(await reconcile_all_systems(settings))
     return 0
 

@@ -140,9 +140,15 @@ async def restore_deployed(settings: Settings, folder: Path, engine: EngineDatab
         )
     require_all_keys_of_backup(manifest, list_key_ids(settings), "this installation")
     # All of them before any is written: what was written would be in the way of the next attempt.
-    for each in (*engine.databases, settings.database):
+    for each in engine.databases:
+        copy = manifest.find_database(get_database_name(each))
         async with table_copies.open_connection_without_limits(each) as connection:
             await table_copies.require_database_without_rows(connection)
+            if copy:
+                await table_copies.require_revision_of_copy(connection, copy)
+    async with table_copies.open_connection_without_limits(settings.database) as connection:
+        await table_copies.require_database_without_rows(connection)
+        await table_copies.require_revision_of_copy_after_migration(connection, manifest.databases[0])
     store = ObjectStore(settings.objects)
     try:
         await _create_bucket_and_require_it_empty(store)
@@ -172,6 +178,9 @@ async def _restore_database_and_objects(settings: Settings, manifest: BackupMani
         await _create_bucket_and_require_it_empty(store)
         async with table_copies.open_connection_without_limits(settings.database) as connection:
             await table_copies.require_database_without_rows(connection)
+            # Of a restore that broke off before the rows came: a migration refuses its mark.
+            if await table_copies.read_haulage_or_temporal_revision(connection) == migrate.RESTORING:
+                await table_copies.allow_starts_on_restored_database(connection)
             await migrate.migrate(settings.database.url.get_secret_value(), build_tls_arguments(settings.database))
             # Before its rows: an API that is started again and again would begin on an empty database.
             await table_copies.block_starts_before_restore(connection, manifest.databases[0])

@@ -14,7 +14,7 @@ from sqlmodel import select
 from temporalio.client import Client
 
 from cli.backups import backup
-from cli.backups.reconcile import reconcile_all_systems
+from cli.backups.reconcile import reconcile_all_systems, reconcile_and_print_findings
 from dev.embedded.stack import EmbeddedStack
 from domain.downloads.models import DownloadSpec, StoredFile
 from domain.faults import Conflict, Invalid
@@ -170,6 +170,26 @@ async def test_nothing_starts_on_a_database_that_a_restore_has_not_filled_yet(em
         await table_copies.copy_files_into_empty_tables(connection, copy, Path())
         await table_copies.allow_starts_on_restored_database(connection)
     await migrate.migrate(empty_database_url)
+
+
+async def test_a_restore_that_broke_off_before_the_rows_came_is_begun_again(
+    settings: Settings, empty_database_url: str
+) -> None:
+    """Its mark is no reason to refuse the database, but to reconcile nothing in it; a database of later code is one."""
+    await migrate.migrate(empty_database_url)
+    copy = table_copies.DumpedDatabase(name="haulage", revision=migrate.get_head_revision(), tables=[], sequences={})
+    other = copy.model_copy(update={"revision": "0000_other"})
+    ours = DatabaseSettings(url=SecretStr(empty_database_url))
+    async with table_copies.open_connection_without_limits(ours) as connection:
+        await table_copies.block_starts_before_restore(connection, copy)
+        await table_copies.require_revision_of_copy_after_migration(connection, copy)
+        with pytest.raises(Conflict, match="has revision 0000_other"):
+            await table_copies.require_revision_of_copy_after_migration(connection, other)
+        with pytest.raises(Conflict, match="broke off before it had rows"):
+            await reconcile_and_print_findings(settings.model_copy(update={"database": ours}))
+        await connection.execute("UPDATE schema_revisions SET revision = '9999'")
+        with pytest.raises(migrate.WrongRevision, match="run that version"):
+            await table_copies.require_revision_of_copy_after_migration(connection, copy)
 
 
 async def test_rows_are_copied_into_another_database(

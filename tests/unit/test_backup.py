@@ -127,8 +127,18 @@ async def test_nothing_starts_on_a_restore_that_was_broken_off(tmp_path: Path, m
         await restore.restore_embedded(folder, data_dir)
 
 
-async def test_nothing_is_restored_where_one_of_the_databases_has_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("filled", "revisions", "sentence"),
+    [
+        ("haulage", {}, "has data already"),
+        ("", {"temporal": "1.19"}, "database temporal has revision r, this database 1.19"),
+        ("", {"haulage": "9999"}, "at revision 9999"),
+        ("", {"haulage": ""}, "database haulage has revision r, this database 0"),
+    ],
+    ids=["rows", "revision of Temporal", "later revision", "backup of another version"],
+)
+async def test_nothing_is_restored_where_one_of_the_databases_does_not_suit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filled: str, revisions: dict[str, str], sentence: str
 ) -> None:
     """Those of the engine were written before, and in the way of the next attempt."""
     folder = make_backup(tmp_path / "copy", [])
@@ -147,20 +157,23 @@ async def test_nothing_is_restored_where_one_of_the_databases_has_rows(
         yield backup.get_database_name(settings)
 
     async def require_database_without_rows(connection: str) -> None:
-        if connection == "haulage":
+        if connection == filled:
             raise Conflict("restore_not_empty", "The database has data already.", "Restore into a new database.")
 
     async def copy_files_into_empty_tables(connection: str, *_: object) -> None:
         written.append(connection)
 
-    for each in (require_database_without_rows, copy_files_into_empty_tables):
+    async def read_haulage_or_temporal_revision(connection: str) -> str:
+        return revisions.get(connection, "r")
+
+    for each in (require_database_without_rows, copy_files_into_empty_tables, read_haulage_or_temporal_revision):
         monkeypatch.setattr(table_copies, each.__name__, each)
     monkeypatch.setattr(table_copies, "open_connection_without_limits", connect)
     url = SecretStr("postgresql://haulage:p@h:5432/haulage")
     settings = Settings(database=DatabaseSettings(url=url), secrets=SecretSettings())
     engine = backup.build_engine_databases(settings, ["postgresql://u:p@h:5432/temporal"])
 
-    with pytest.raises(Fault, match="has data already"):
+    with pytest.raises(Fault, match=sentence):
         await restore.restore_deployed(settings, folder, engine)
     assert written == []
 
