@@ -208,16 +208,22 @@ def redo(
 ) -> None:
     """Read slices again: those named, or the failed set; wait until that is done."""
     choice = _build_slice_choice(slices, code, who, reason, dry_run)
+    requested: list[OrderSlice] = []
 
-    async def redo_and_wait(orders: Orders, part: SliceChoice) -> SlicesActionResult:
+    async def redo_and_remember(orders: Orders, part: SliceChoice) -> SlicesActionResult:
         before = await _load_slices_to_redo(orders, platform, part)
         changed = await orders.redo(platform, part)
-        if not dry_run:
-            # One that is not in it has failed since.
-            await _wait_for_rereads(orders, platform, [before[name] for name in changed.done if name in before])
+        # One that is not in it has failed since.
+        requested.extend(before[name] for name in changed.done if name in before)
         return changed
 
-    _run_slice_action(redo_and_wait, choice, "read again", dry_run, api, data_dir, as_json=as_json)
+    async def wait_for_all(orders: Orders) -> None:
+        if not dry_run:
+            await _wait_for_rereads(orders, platform, requested)
+
+    _run_slice_action(
+        redo_and_remember, choice, "read again", dry_run, api, data_dir, as_json=as_json, finish=wait_for_all
+    )
 
 
 @order_app.command()
@@ -269,6 +275,7 @@ def _run_slice_action(
     data_dir: Path | None,
     *,
     as_json: bool,
+    finish: Callable[[Orders], Awaitable[None]] | None = None,
 ) -> None:
     async def change_slices_and_describe(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         changed = await act(orders, choice)
@@ -276,6 +283,8 @@ def _run_slice_action(
         while next_start is not None:  # the API changes some hundreds at a time
             more = await act(orders, choice.model_copy(update={"start": next_start}))
             done, left, next_start = [*done, *more.done], [*left, *more.left], more.next_start
+        if finish is not None:  # not after each part: a fault of the first would leave out those that follow
+            await finish(orders)
         changed = changed.model_copy(update={"done": done, "left": left, "next_start": None})
         lines = [f"{name}: {'would be ' if dry_run else ''}{done_word}" for name in changed.done]
         unchanged = tuple(f"{each.slice} is unchanged: {each.detail}" for each in changed.left)

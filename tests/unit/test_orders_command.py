@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from cli import command
+from cli import command, steering
 from cli import orders as orders_command
 from cli.command import CommandOutput
 from haulage.errors import WorkFailed
@@ -54,7 +54,8 @@ class Typed:
         """Run a command's work."""
         works = list[Any]()
         with pytest.MonkeyPatch.context() as patching:
-            patching.setattr(orders_command, "run_as_admin", lambda work, *_, **__: works.append(work))
+            for module in (orders_command, steering):
+                patching.setattr(module, "run_as_admin", lambda work, *_, **__: works.append(work))
             typed(*arguments, **options)
         [work] = works
         result: CommandOutput = await work(self._orders, command.ApiAddress(self.peer.url, "key"), self)
@@ -169,3 +170,20 @@ async def test_a_fetch_says_that_no_worker_serves_the_platform(typed: Typed) -> 
 
     missing = "no worker serves it since 2026-11-20 10:00:00 UTC: start one by `haulage worker --queues orders-shop-1`"
     assert [missing in text for text in typed.shown] == [False, True, False]
+
+
+async def test_all_parts_of_the_failed_set_are_requested_before_one_is_waited_for(
+    typed: Typed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slice of the first part that fails again must not leave out those that follow."""
+    monkeypatch.setattr(steering, "POLL_SECONDS", 0.01)
+    later = SLICE | {"slice": "20261120T101000Z:20261120T102000Z"}
+    for part, next_start in ((SLICE, "2026-11-20T10:10:00Z"), (later, None)):
+        typed.peer.says(200, {"items": [part], "next_cursor": None})
+        typed.peer.says(200, {"done": [part["slice"]], "left": [], "next_start": next_start})
+    typed.peer.says(200, {"items": [SLICE | {"finished_at": "2026-11-20T10:30:00Z"}, later], "next_cursor": None})
+
+    with pytest.raises(WorkFailed, match="failed again: The shop is away"):
+        await typed.run(steering.redo, "shop-1")
+
+    assert [line for line in typed.lines() if "POST" in line] == ["POST /v1/platforms/shop-1/slices:redo"] * 2
