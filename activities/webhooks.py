@@ -85,7 +85,12 @@ class WebhookActivities:
         pauses = self._settings.retry_pauses_seconds
         progress = decide_state_and_pause_after_attempt(attempt.number, response, pauses, random.random())
         await webhooks.save_attempt_and_update_delivery(
-            self._database, attempt.delivery_id, activity.info().started_time, seconds, progress
+            self._database,
+            attempt.delivery_id,
+            activity.info().started_time,
+            seconds,
+            progress,
+            is_redelivery=attempt.redelivery,
         )
         if attempt.redelivery and progress.state is DeliveryState.SUCCEEDED:
             await webhooks.enable_receiver(self._database, delivery.endpoint)

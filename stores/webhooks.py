@@ -175,10 +175,13 @@ async def save_attempt_and_update_delivery(
     started_at: datetime,
     duration_seconds: float,
     progress: DeliveryStateAfterAttempt,
+    *,
+    is_redelivery: bool,
 ) -> None:
     """Insert an attempt, and update its delivery to the resulting state, in one transaction.
 
-    An attempt that Temporal took for lost may end after the one that replaced it, whose state then stays.
+    An attempt that Temporal took for lost may end after the one that replaced it, whose state then stays, also where
+    that one posted nothing and ended the delivery as disabled.
 
     Args:
         started_at: By Temporal's clock, which all workers share.
@@ -200,7 +203,7 @@ async def save_attempt_and_update_delivery(
             )
         )
         delivery.attempts += 1
-        if is_latest:
+        if is_latest and (is_redelivery or delivery.state != DeliveryState.DISABLED):
             delivery.state = progress.state
             delivery.next_attempt_at = None if pause is None else now + timedelta(seconds=pause)
             delivery.finished_at = now if pause is None else None

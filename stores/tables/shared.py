@@ -164,7 +164,6 @@ class Delivery(TableRow, table=True):
     __table_args__ = (
         CheckConstraint(_KNOWN_DELIVERY_STATE, name="state"),
         Index("ix_webhook_deliveries_task_id_created_at", "owner_id", text("created_at DESC")),
-        Index("ix_webhook_deliveries_endpoint_finished_at", "endpoint", text("finished_at DESC")),
         Index(
             "ix_webhook_deliveries_endpoint_disabled_at",
             "endpoint",

@@ -91,7 +91,9 @@ async def test_a_delivery_that_is_sent_again_is_as_old_as_that(settings: Setting
     failed_once = DeliveryStateAfterAttempt(number=1, status=500, pause_seconds=60)
 
     async def attempt(progress: DeliveryStateAfterAttempt) -> None:
-        await webhooks.save_attempt_and_update_delivery(database, order.delivery_id, datetime.now(UTC), 0.1, progress)
+        await webhooks.save_attempt_and_update_delivery(
+            database, order.delivery_id, datetime.now(UTC), 0.1, progress, is_redelivery=False
+        )
 
     await webhooks.insert_or_reset_delivery(database, order, url)
     await attempt(DeliveryStateAfterAttempt(state=DeliveryState.SUCCEEDED, number=1, status=200))

@@ -26,7 +26,9 @@ async def save(
 ) -> None:
     """Save an attempt that began so long after now."""
     began = datetime.now(UTC) + timedelta(seconds=seconds)
-    await webhooks.save_attempt_and_update_delivery(database, order.delivery_id, began, 0.1, progress)
+    await webhooks.save_attempt_and_update_delivery(
+        database, order.delivery_id, began, 0.1, progress, is_redelivery=False
+    )
 
 
 @pytest.mark.parametrize("saved", [(0, 5), (5, 0)], ids=["in order", "late"])
@@ -43,6 +45,23 @@ async def test_an_attempt_that_was_taken_for_lost_changes_nothing_later(
         found = await session.get_one(Delivery, order.delivery_id)
     assert (found.state, found.next_attempt_at, found.attempts) == (DeliveryState.SUCCEEDED, None, 2)
     assert found.finished_at is not None
+
+
+async def test_a_delivery_that_ended_as_disabled_is_not_pending_after_a_late_attempt(
+    settings: Settings, database: Database
+) -> None:
+    """The attempt that replaced it met a disabled address, and posted nothing: none follows."""
+    sealer = SecretSealer(settings.secrets)
+    order, other = (make_order(sealer, "prj_1", URL) for _ in range(2))
+    for each in (order, other):
+        await webhooks.insert_or_reset_delivery(database, each, URL)
+    await save(database, other, GONE)
+    await webhooks.load_delivery_to_attempt(database, order.delivery_id, is_redelivery=False)
+    await save(database, order, UNANSWERED)
+
+    async with database.session() as session:
+        found = await session.get_one(Delivery, order.delivery_id)
+    assert (found.state, found.next_attempt_at, found.attempts) == (DeliveryState.DISABLED, None, 1)
 
 
 @pytest.mark.parametrize("outcome", [None, ENDED], ids=["under way", "failed"])

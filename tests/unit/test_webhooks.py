@@ -279,7 +279,7 @@ async def test_an_attempt_shows_that_it_is_alive_until_it_is_saved(monkeypatch: 
     async def load_secrets(*_: object) -> list[str]:
         return [SECRET]
 
-    async def save(*_: object) -> None:
+    async def save(*_: object, **__: object) -> None:
         saving.append(time.monotonic())
         await asyncio.sleep(1.5)
 

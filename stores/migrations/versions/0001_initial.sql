@@ -429,7 +429,6 @@ CREATE TABLE webhook_deliveries (
     CONSTRAINT ck_webhook_deliveries_state CHECK (state IN ('pending', 'succeeded', 'failed', 'disabled'))
 );
 CREATE INDEX ix_webhook_deliveries_endpoint_disabled_at ON webhook_deliveries (endpoint, disabled_at) WHERE disabled_at IS NOT NULL;
-CREATE INDEX ix_webhook_deliveries_endpoint_finished_at ON webhook_deliveries (endpoint, finished_at DESC);
 CREATE INDEX ix_webhook_deliveries_finished_at ON webhook_deliveries (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX ix_webhook_deliveries_pending_since ON webhook_deliveries (pending_since) WHERE finished_at IS NULL;
 CREATE INDEX ix_webhook_deliveries_task_id_created_at ON webhook_deliveries (task_id, created_at DESC);
