@@ -59,6 +59,9 @@ async def send_heartbeats_during_block(
         task.cancel()
         # To await the task itself would take a cancellation of the activity that comes meanwhile for the task's own.
         await asyncio.wait([task])
+    # An error of the body says more, and is on its way already.
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error
 
 
 @dataclass(eq=False)

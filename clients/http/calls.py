@@ -249,6 +249,7 @@ class RetryingServiceCaller:
         self, name: str, attempt: Callable[[], Awaitable[T]], *, is_probe: bool
     ) -> T:
         breaker = self._breaker
+        is_trial = breaker is not None and breaker.is_open and not is_probe
         if (
             breaker is not None
             and self._build_open_failure is not None
@@ -264,7 +265,7 @@ class RetryingServiceCaller:
             result = await attempt()
         except ServiceFailure as failure:
             if failure.is_local:
-                if breaker is not None and breaker.is_open:
+                if breaker is not None and is_trial:
                     breaker.return_trial()
                 raise
             self._observe_duration(name, began)

@@ -275,11 +275,12 @@ class ProcessLog:
 
     def shorten_if_long(self) -> None:
         """Copy a long file to that of the earlier output, and empty it; a process that writes at its end goes on."""
-        if not self.path.exists() or self.path.stat().st_size <= LOG_MAX_BYTES:
-            return
-        with suppress(OSError):  # on a full disk the new output counts more than the old
-            shutil.copyfile(self.path, self.path.with_suffix(".log.1"))
-        os.truncate(self.path, 0)
+        with suppress(OSError):  # one that is not there, or is being removed, needs nothing
+            if self.path.stat().st_size <= LOG_MAX_BYTES:
+                return
+            with suppress(OSError):  # on a full disk the new output counts more than the old
+                shutil.copyfile(self.path, self.path.with_suffix(".log.1"))
+            os.truncate(self.path, 0)
 
     def read_last_lines(self) -> str:
         """Return the end of the output; empty if there is none."""

@@ -20,7 +20,7 @@ from dev.embedded.environment import (
     set_environment_of_running_installation,
     write_environment_file_while_running,
 )
-from dev.embedded.processes import RecordedProcess
+from dev.embedded.processes import ProcessLog, RecordedProcess
 from dev.embedded.run_file import (
     RunFileContent,
     create_data_folder,
@@ -162,3 +162,17 @@ def test_a_record_that_cannot_be_written_does_not_stop_what_runs(tmp_path: Path)
     with lock_data_dir(tmp_path) as run_file:
         (tmp_path / "run.new").mkdir()  # as good as a full disk: nothing can be written there
         run_file.save_process("database", None)
+
+
+def test_a_log_that_cannot_be_shortened_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looks at all logs from time to time goes on with the next ones."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(processes, "LOG_MAX_BYTES", 3)
+    monkeypatch.setattr("os.truncate", refuse)
+    path = tmp_path / "api.log"
+    path.write_text("long")
+    ProcessLog(path).shorten_if_long()
+    assert path.read_text() == "long"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
+import pytest
 from temporalio.testing import ActivityEnvironment
 
 from infra.heartbeats import send_heartbeats_during_block
@@ -25,3 +27,17 @@ async def test_a_cancellation_as_heartbeats_end_is_not_lost() -> None:
 
     assert running.cancelled()
     assert went_on == []
+
+
+async def test_progress_that_cannot_be_read_fails_the_activity() -> None:
+    """Else no heartbeat comes any more, and nothing says why."""
+
+    def fail() -> Sequence[object]:
+        raise ValueError("no progress")
+
+    async def work() -> None:
+        async with send_heartbeats_during_block(fail):
+            await asyncio.sleep(0.01)
+
+    with pytest.raises(ValueError, match="no progress"):
+        await ActivityEnvironment().run(work)

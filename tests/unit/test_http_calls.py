@@ -269,6 +269,21 @@ async def test_a_trial_that_was_not_sent_is_left_to_the_next_call() -> None:
     assert await caller.call_with_retries("call", fail(None)[1]) == "done"
 
 
+async def test_a_call_without_a_trial_returns_none() -> None:
+    """It began before the breaker opened; its own limit refuses it while others wait for the service to recover."""
+    breaker = CircuitBreaker(1, 10)
+    unsent = ServiceFailure("no permit")
+    unsent.is_local = True
+
+    async def open_meanwhile() -> None:
+        breaker.count_failure_and_open_at_limit("busy")
+        raise unsent
+
+    with pytest.raises(ServiceFailure, match="no permit"):
+        await make_caller(breaker=breaker).call_with_retries("call", open_meanwhile)
+    assert not breaker.begin_call_if_allowed()
+
+
 def test_a_breaker_tries_one_call_when_its_time_is_over() -> None:
     """If that fails, too, the time begins anew; if not, all is as before."""
     clock = [0.0]
