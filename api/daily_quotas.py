@@ -129,7 +129,8 @@ class DailyQuotaCounter:
     async def _save_and_read(self, bucket: str) -> _DayCount:
         count = self._known.get(bucket)
         amount = count.unsaved if count else 0
-        saved, resets_seconds = await self._limiter.spend_and_read(SpendingBeyondLimit(bucket, amount, DAY_SECONDS))
+        total, resets_seconds = await self._limiter.spend_and_read(SpendingBeyondLimit(bucket, amount, DAY_SECONDS))
+        saved = max(0, total)  # what is released may be counted for longer than what it takes back
         if count is None:
             count = self._known.setdefault(bucket, _DayCount(saved, resets_seconds, time.monotonic()))
             self._drop_longest_unused_without_unsaved()

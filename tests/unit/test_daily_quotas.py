@@ -13,6 +13,7 @@ from api import daily_quotas
 from api.daily_quotas import DAILY_QUOTAS, DailyQuotaCounter
 from api.tasks.quotas import OpenTaskQuotaCounter, count_new_tasks_within_quotas
 from api.transfers.quotas import OPEN_TRANSFERS, count_targets_within_quotas
+from domain.faults import Fault
 from domain.limits import SpendingBeyondLimit
 from domain.quotas import QuotaLimits, build_day_bucket_name
 
@@ -133,6 +134,16 @@ async def test_what_is_refused_after_it_was_saved_is_given_back(
     await counter.save_all()
 
     assert limiter.count("prj_1") == 0
+
+
+async def test_what_is_given_back_is_never_more_than_was_used(
+    limiter: CountingLimiter, counter: DailyQuotaCounter
+) -> None:
+    """A day later, the release counts for some minutes longer than what it took back."""
+    limiter.saved[build_day_bucket_name(QUOTA, "prj_1")] = -5
+    assert (await counter.read_usage("prj_1", QUOTA)).used == 0
+    with pytest.raises(Fault, match="may use 3"):
+        await counter.count_within_quotas("prj_1", {QUOTA: 4}, QuotaLimits(tasks_per_day=3))
 
 
 async def test_an_outage_behind_the_count_gives_it_back(limiter: CountingLimiter, counter: DailyQuotaCounter) -> None:
