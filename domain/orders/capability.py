@@ -262,7 +262,7 @@ class Capability(PlatformDeclarationBase):
     def compute_query_bounds(self, start: datetime, end: datetime) -> tuple[datetime, datetime]:
         """Return the narrowest inclusive bounds that leave out no order of [start, end).
 
-        A bound within an hour that is told twice is moved out of it.
+        A bound within an repeated hour is moved out of it.
 
         Where the platform keeps finer times than a query can name, the last instant before `end` lies between two that
         can be named: then the later one is used.
@@ -270,18 +270,18 @@ class Capability(PlatformDeclarationBase):
         asked, kept = self.query.moments.resolution, self.rows.moments.resolution
         first = _floor_to_resolution(start if self.query.start_inclusive else start - kept, asked)
         last = _ceil_to_resolution(end - kept if self.query.end_inclusive else end, asked)
-        # Where clocks are put back, a bound within the hour that is told twice may be read as either of its times.
+        # Where clocks are put back, a bound within the repeated hour may be read as either of its times.
         before, after = self.query.moments.find_repeated_hour(first), self.query.moments.find_repeated_hour(last)
         return (before[0] if before else first), (after[1] if after else last)
 
     def is_in_repeated_hour(self, start: datetime, end: datetime) -> bool:
-        """Return whether a query for [start, end) asks for a whole hour that is told twice, however short it is."""
+        """Return whether a query for [start, end) asks for a whole repeated hour, however short it is."""
         return any(self.query.moments.find_repeated_hour(each) for each in (start, end))
 
     def compute_latest_answerable_window_end(self, now: datetime) -> datetime:
         """Return the latest end of a window that the platform answers at this time of its clock.
 
-        An hour that is told twice is asked for when it is over: before that, no query tells its two halves apart.
+        An repeated hour is asked for when it is over: before that, no query tells its two halves apart.
         """
         moments = self.query.moments
         end = _floor_to_resolution(now - timedelta(seconds=self.query.newest_seconds), moments.resolution)

@@ -19,7 +19,7 @@ from domain.orders.capability import Capability
 from domain.orders.declarations import BURST_RETURNS_MAX_SECONDS, VERSION_PATTERN
 
 REPEATED_HOUR_SECONDS: Final = 3 * 3_600
-"""How much longer a query is whose bounds lie in an hour that is told twice."""
+"""How much longer a query is whose bounds lie in an repeated hour."""
 
 DEFAULT_LEVEL: Final = "default"
 """The level of the configuration that all platforms share, in place of a platform's number."""
@@ -219,7 +219,7 @@ def require_workable_settings(
             platform,
             "interval",
             f"interval {settings.interval} s with overlap {settings.overlap} s asks for {asked} s at a time"
-            + ("" if query.moments.zone is None else ", with the hour that is told twice when clocks are put back")
+            + ("" if query.moments.zone is None else ", with the repeated hour when clocks are put back")
             + f"; {capability.kind} allows at most {query.window_max_seconds:.0f} s",
         )
     if settings.interval < query.window_min_seconds:

@@ -183,7 +183,7 @@ class TimeFormat(BaseModel):
         return self.form in _LOCAL and self.zone is None
 
     def find_repeated_hour(self, moment: datetime) -> tuple[datetime, datetime] | None:
-        """Return the last second before an hour that is told twice and the first after it; None if this is outside.
+        """Return the last second before an repeated hour and the first after it; None if this is outside.
 
         Both are written so that they are clear themselves. They are the same for each moment of the hour, so that a
         query for a part of a window never asks for more than one for the window.

@@ -151,7 +151,7 @@ def test_a_query_leaves_out_no_order_of_an_repeated_hour(minutes: int) -> None:
 
 
 def test_a_query_for_a_part_of_a_window_asks_for_no_more() -> None:
-    """Where a bound lies in an hour that is told twice as well: it would find orders that the window left out."""
+    """Where a bound lies in an repeated hour as well: it would find orders that the window left out."""
     window = BACK - timedelta(minutes=70), BACK + timedelta(minutes=20)
     first, last = LOCAL.compute_query_bounds(*window)
     for minutes in range(90):
