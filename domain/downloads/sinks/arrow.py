@@ -268,10 +268,13 @@ def _count_digits_of_exponent(number: bytes) -> tuple[int, int]:
     found = _EXPONENT.fullmatch(number)
     if found is None:
         raise ValueError(f"{number[:80]!r} is no JSON number.")
-    if len(found[3].lstrip(b"+-0")) > EXPONENT_DIGITS_MAX:
+    digits = found[3].lstrip(b"+-0")
+    if len(digits) > EXPONENT_DIGITS_MAX:
         # Python reads no integer of thousands of digits, and no decimal column holds such a number.
         return DECIMAL_DIGITS_MAX + 1, 0
-    whole, fraction, exponent = len(found[1]), len(found[2] or b""), int(found[3])
+    whole, fraction, exponent = len(found[1]), len(found[2] or b""), int(digits or b"0")
+    if found[3].startswith(b"-"):
+        exponent = -exponent
     return max(1, whole + exponent), max(0, fraction - exponent)
 
 
