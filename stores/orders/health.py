@@ -121,7 +121,8 @@ async def record_served_and_find_newly_unserved(
         # Only rows that change are locked: the others may be busy, and are not to wait for each other.
         await session.exec(update(OrderPlatform).where(*is_back).values(unserved_since=None))
         lost = update(OrderPlatform).where(*is_lost).values(unserved_since=func.clock_timestamp())
-        return list((await session.exec(lost.returning(OrderPlatform))).scalars())
+        rows = (await session.exec(lost.returning(OrderPlatform))).scalars()
+        return sorted(rows, key=lambda row: row.platform)
 
 
 @dataclass(frozen=True, slots=True)
