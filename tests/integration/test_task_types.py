@@ -195,7 +195,7 @@ async def test_a_type_that_gets_a_task_of_another_process_after_the_last_count_s
             return answer
 
         good(await create())
-        await queue.finish(await queue.hold())
+        await queue.finish(await queue.hold(limit=1, wait=30))
 
         async def count_and_let_the_other_create(*arguments: Any) -> int:
             counted = await count_tasks(*arguments)
@@ -208,7 +208,7 @@ async def test_a_type_that_gets_a_task_of_another_process_after_the_last_count_s
         good(answers[1])
         monkeypatch.undo()
         assert (await queue.counts())["task_count"] == 2
-        await queue.finish(await queue.hold())
+        await queue.finish(await queue.hold(limit=1, wait=30))
         good(await queue.post("remove_task_type", task_type=queue.type, **SIGNED))
         assert (await create())["code"] == 8045
 
