@@ -120,7 +120,8 @@ class TypeCache:
                 names.build_type_id(scope, name)
             )
             return [found] if found else []
-        return [self._cache_type(row) for row in await types.list_types_by_name(self._database, name)]
+        began_at = time.monotonic()
+        return [self._cache_type(row, began_at) for row in await types.list_types_by_name(self._database, name)]
 
     async def reload_type(self, type_: str) -> CachedTaskType | None:
         """Read a type from the database; None if there is none."""
@@ -128,7 +129,9 @@ class TypeCache:
 
     async def list_project_types(self, project_id: str) -> list[CachedTaskType]:
         """Return all types of a project."""
-        return [self._cache_type(row) for row in await types.list_types_of_project(self._database, project_id)]
+        began_at = time.monotonic()
+        rows = await types.list_types_of_project(self._database, project_id)
+        return [self._cache_type(row, began_at) for row in rows]
 
     async def list_type_and_counts_page_plus_one(
         self, scope: str | None, prefix: str, after: str, limit: int
@@ -139,8 +142,9 @@ class TypeCache:
             after: A name, or `name/project`: only types behind it are returned.
         """
         name, _, project_id = after.partition("/")
+        began_at = time.monotonic()
         rows = await types.list_type_and_counts_page_plus_one(self._database, scope, prefix, (name, project_id), limit)
-        return [(self._cache_type(row), counts) for row, counts in rows]
+        return [(self._cache_type(row, began_at), counts) for row, counts in rows]
 
     async def create_or_update_type(
         self, project_id: str, configuration: TaskTypeConfiguration, types_max: int
@@ -199,17 +203,26 @@ class TypeCache:
             del self._refreshes[type_]
 
     async def _read_types(self, identifiers: Sequence[str]) -> Mapping[str, CachedTaskType]:
-        return {row.type: self._cache_type(row) for row in await types.find_types_by_id(self._database, identifiers)}
+        began_at = time.monotonic()
+        rows = await types.find_types_by_id(self._database, identifiers)
+        return {row.type: self._cache_type(row, began_at) for row in rows}
 
-    def _cache_type(self, row: TaskTypeRow) -> CachedTaskType:
+    def _cache_type(self, row: TaskTypeRow, read_at: float | None = None) -> CachedTaskType:
+        """Return a type and keep it; a read that began before this process changed the type keeps the change.
+
+        Args:
+            read_at: When the read began; None for a row that is newer than all that was read before.
+        """
         own = {"lane_max_tasks", "removed"}
         rules = TaskTypeRules(
             **{name: getattr(row, name) for name in TaskTypeRules.__struct_fields__ if name not in own},
             lane_max_tasks=self._lane_max_tasks,
         )
-        cached = CachedTaskType(**asdict(row), rules=rules, read_at=time.monotonic())
-        self._types[row.type] = cached
-        return cached
+        read = CachedTaskType(**asdict(row), rules=rules, read_at=time.monotonic() if read_at is None else read_at)
+        known = self._types.get(row.type)
+        if known is None or known.read_at <= read.read_at:
+            self._types[row.type] = known = read
+        return known
 
 
 class ChosenTaskIdStore:

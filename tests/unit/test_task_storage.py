@@ -1,15 +1,25 @@
-"""What many callers share does not fail for one of them: claims of chosen ids, and outcomes of many tasks."""
+"""What many callers share: claims of chosen ids, outcomes of many tasks, and the types that a process has read."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, cast
 
+import pytest
+
 from api.tasks import responses
+from api.tasks.storage import TypeCache
 from infra.database import Database
-from stores.tasks import contents
+from stores.tasks import contents, types
 from stores.tasks.contents import ChosenKeyClaim
+from stores.tasks.types import TaskTypeRow
+
+TASK_TYPE = TaskTypeRow(
+    "prj_1/video", "prj_1", "video", 10, 10, 3, 30, 30, 1, False, False, version=5, begin_pos=1, end_pos=1
+)
 
 
 class ForgetfulDatabase:
@@ -77,3 +87,36 @@ async def test_one_task_of_many_that_fails_unexpectedly_has_an_outcome_as_well()
 
     assert [(each.code, each.task_id) for each in answer.results] == [(0, "task 0"), (8036, ""), (0, "task 2")]
     assert "secret" not in answer.msg
+
+
+async def test_a_change_is_not_overwritten_by_a_read_that_began_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A type that had been resumed was paused again for holds, until the next read."""
+    stored, may_answer, has_read = TASK_TYPE, asyncio.Event(), asyncio.Event()
+
+    async def read_slowly(_database: Database, _types: Sequence[str]) -> list[TaskTypeRow]:
+        read = stored
+        has_read.set()
+        await may_answer.wait()
+        return [read]
+
+    async def set_paused(_database: Database, _type: str, *, paused: bool) -> TaskTypeRow:
+        nonlocal stored
+        stored = replace(stored, paused=paused, version=stored.version + 2)
+        return stored
+
+    monkeypatch.setattr(types, "find_types_by_id", read_slowly)
+    monkeypatch.setattr(types, "set_paused", set_paused)
+    cache = TypeCache(cast("Database", None), lane_max_tasks=100)
+    may_answer.set()
+    await cache.set_paused("prj_1", "video", paused=True)
+    may_answer.clear()
+    has_read.clear()
+    refresh = asyncio.create_task(cache.reload_type(TASK_TYPE.type))
+    await has_read.wait()
+    resumed = await cache.set_paused("prj_1", "video", paused=False)
+    may_answer.set()
+
+    assert await refresh == resumed
+    cached = cache.get_cached_unless_stale("video", "prj_1")
+    assert cached is not None
+    assert not cached.paused
