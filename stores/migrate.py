@@ -40,7 +40,10 @@ PATIENCE_SECONDS: Final = 300.0
 PAUSE_SECONDS: Final = 2.0
 NO_OPTIONS: Final[Mapping[str, Any]] = {}
 RESTORING: Final = "restoring"
-"""Instead of a revision, until what was restored from a backup is reconciled: nothing may work on it before."""
+"""Instead of a revision, until rows and objects of a backup are there: nothing may work on them, or reconcile them."""
+RESTORED: Final = "restored"
+"""Then, until they are reconciled: no process may work on them before."""
+MARKS_OF_RESTORES: Final = frozenset({RESTORING, RESTORED})
 
 _log = log.get(__name__)
 
@@ -56,11 +59,13 @@ class WrongRevision(Fault):
     def __init__(self, found: str | None, needed: str) -> None:
         self.found = found
         self.needed = needed
-        if found == RESTORING:
+        if found in MARKS_OF_RESTORES:
             super().__init__(
                 "restore_unfinished",
                 "The database is being restored from a backup.",
-                "Run `haulage reconcile`, which ends it. If it broke off, begin anew with an empty database or folder.",
+                "Run `haulage reconcile`, which ends it."
+                if found == RESTORED
+                else "Wait for `haulage restore`. If it broke off, begin anew with new databases and an empty bucket.",
             )
             return
         is_known = found is None or found in list_known_revisions()

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from domain.faults import Conflict
 from infra.component_settings import DatabaseSettings
 from infra.database import CONNECT_TIMEOUT_SECONDS, build_tls_arguments
-from stores.migrate import RESTORING, WrongRevision, get_head_revision, list_known_revisions
+from stores.migrate import MARKS_OF_RESTORES, RESTORED, RESTORING, WrongRevision, get_head_revision, list_known_revisions
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -50,7 +50,8 @@ _SEQUENCES: Final = """
 _SET_SEQUENCE: Final = "SELECT setval(format('public.%I', $1::text)::regclass, $2::bigint)"
 # Its migrations wrote there which the last one was; this version of the code may have later ones.
 _NAME_REVISION: Final = """
-    UPDATE alembic_version SET version_num = (SELECT max(revision) FROM schema_revisions) WHERE version_num = $1
+    UPDATE alembic_version SET version_num = (SELECT max(revision) FROM schema_revisions)
+    WHERE version_num = ANY($1::text[])
 """
 _OTHERS: Final = """
     SELECT DISTINCT application_name FROM pg_stat_activity
@@ -197,7 +198,7 @@ async def require_revision_of_copy_after_migration(connection: Connection, copy:
         Conflict: The copy is of another version than this code.
     """
     found = await read_haulage_or_temporal_revision(connection)
-    if found == RESTORING:
+    if found in MARKS_OF_RESTORES:
         found = await connection.fetchval("SELECT max(revision) FROM schema_revisions")
     if found not in {"", *list_known_revisions()}:
         raise WrongRevision(found, get_head_revision())
@@ -219,35 +220,33 @@ async def require_database_without_rows(connection: Connection) -> None:
     Raises:
         Conflict: A table has rows.
     """
-    if table := await _find_table_with_rows(connection):
-        raise Conflict(
-            "restore_not_empty",
-            f"The database has data already: its table {table} has rows.",
-            "Nothing is overwritten. Restore into a new database.",
-        )
-
-
-async def require_rows_if_marked(connection: Connection) -> None:
-    """Require that a restore that has marked the database has filled it, too.
-
-    Raises:
-        Conflict: It broke off before.
-    """
-    is_marked = await read_haulage_or_temporal_revision(connection) == RESTORING
-    if is_marked and not await _find_table_with_rows(connection):
-        raise Conflict(
-            "restore_unfinished",
-            "The restore into this database broke off before it had rows.",
-            "Run `haulage restore` again; what has rows already must be replaced by new databases and buckets.",
-        )
-
-
-async def _find_table_with_rows(connection: Connection) -> str:
-    """Return the first table that has more than what migrations write; empty without one."""
     for table, _ in await _list_tables_in_order(connection):
         if table not in _SEEDED and await connection.fetchval(f'SELECT EXISTS (SELECT 1 FROM "{table}")'):  # noqa: S608 - a table's name
-            return table
-    return ""
+            raise Conflict(
+                "restore_not_empty",
+                f"The database has data already: its table {table} has rows.",
+                "Nothing is overwritten. Restore into a new database.",
+            )
+
+
+async def mark_restored_whole(connection: Connection) -> None:
+    """Mark that rows and objects of a backup are all there: what was restored can be reconciled."""
+    await connection.execute("UPDATE alembic_version SET version_num = $1", RESTORED)
+
+
+async def require_no_unfinished_restore(connection: Connection) -> None:
+    """Require that a restore into the database, if there was one, has ended: files that it lacks would be given up.
+
+    Raises:
+        Conflict: It broke off, or is under way.
+    """
+    if await read_haulage_or_temporal_revision(connection) == RESTORING:
+        raise Conflict(
+            "restore_unfinished",
+            "The restore into this database broke off before all rows and objects were there, or is under way.",
+            "Run `haulage restore` again; what has rows or objects already must be replaced by new databases and "
+            "buckets.",
+        )
 
 
 async def read_haulage_or_temporal_revision(connection: Connection) -> str:
@@ -286,7 +285,7 @@ async def skip_ids_possibly_used_after_backup(connection: Connection) -> None:
 
 async def allow_starts_on_restored_database(connection: Connection) -> None:
     """Put the revision that a database's schema has in place of the mark of a restore, so that processes start."""
-    await connection.execute(_NAME_REVISION, RESTORING)
+    await connection.execute(_NAME_REVISION, [*MARKS_OF_RESTORES])
 
 
 async def _list_tables_in_order(connection: Connection) -> Sequence[tuple[str, list[str]]]:

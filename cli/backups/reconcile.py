@@ -116,10 +116,10 @@ async def reconcile_and_print_findings(settings: Settings) -> int:
     """Reconcile, and print what was found.
 
     Raises:
-        Conflict: A process is connected, or a restore broke off before the rows of the database came.
+        Conflict: A process is connected, or a restore broke off before all rows and objects were there.
     """
     async with table_copies.open_connection_without_limits(settings.database) as connection:
-        await table_copies.require_rows_if_marked(connection)
+        await table_copies.require_no_unfinished_restore(connection)
     print_findings_and_manual_checks(await reconcile_all_systems(settings))
     return 0
 

@@ -179,7 +179,7 @@ async def _restore_database_and_objects(settings: Settings, manifest: BackupMani
         async with table_copies.open_connection_without_limits(settings.database) as connection:
             await table_copies.require_database_without_rows(connection)
             # Of a restore that broke off before the rows came: a migration refuses its mark.
-            if await table_copies.read_haulage_or_temporal_revision(connection) == migrate.RESTORING:
+            if await table_copies.read_haulage_or_temporal_revision(connection) in migrate.MARKS_OF_RESTORES:
                 await table_copies.allow_starts_on_restored_database(connection)
             await migrate.migrate(settings.database.url.get_secret_value(), build_tls_arguments(settings.database))
             # Before its rows: an API that is started again and again would begin on an empty database.
@@ -187,6 +187,8 @@ async def _restore_database_and_objects(settings: Settings, manifest: BackupMani
             await table_copies.copy_files_into_empty_tables(connection, manifest.databases[0], folder / HAULAGE)
         for record in _iterate_object_records(folder):
             await _upload_object_from_backup(store, record, folder)
+        async with table_copies.open_connection_without_limits(settings.database) as connection:
+            await table_copies.mark_restored_whole(connection)
     finally:
         await store.close()
 

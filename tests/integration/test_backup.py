@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from pydantic import SecretStr
 from sqlmodel import select
 from temporalio.client import Client
 
-from cli.backups import backup
+from cli.backups import backup, restore
 from cli.backups.reconcile import reconcile_all_systems, reconcile_and_print_findings
 from dev.embedded.stack import EmbeddedStack
 from domain.downloads.models import DownloadSpec, StoredFile
@@ -29,7 +30,7 @@ from infra.objects import ObjectStore
 from infra.secrets import SecretSealer
 from infra.settings import Settings
 from stores import migrate, table_copies
-from stores.table_copies import GAP
+from stores.table_copies import GAP, DumpedDatabase, DumpedTable
 from stores.tables.downloads import Download
 from stores.tables.orders import OrderPlatform
 from stores.tables.shared import Delivery, Project
@@ -59,7 +60,7 @@ async def test_no_process_starts_before_a_restore_is_reconciled(database_url: st
     """The mark stands instead of a revision: it is refused with what to do, by processes and by a migration."""
     connection = await asyncpg.connect(database_url.replace("+asyncpg", ""))
     try:
-        await connection.execute("UPDATE alembic_version SET version_num = $1", migrate.RESTORING)
+        await connection.execute("UPDATE alembic_version SET version_num = $1", migrate.RESTORED)
         with pytest.raises(migrate.WrongRevision, match="Run `haulage reconcile`"):
             await migrate.migrate(database_url)
     finally:
@@ -185,11 +186,41 @@ async def test_a_restore_that_broke_off_before_the_rows_came_is_begun_again(
         await table_copies.require_revision_of_copy_after_migration(connection, copy)
         with pytest.raises(Conflict, match="has revision 0000_other"):
             await table_copies.require_revision_of_copy_after_migration(connection, other)
-        with pytest.raises(Conflict, match="broke off before it had rows"):
+        with pytest.raises(Conflict, match="broke off before all rows"):
             await reconcile_and_print_findings(settings.model_copy(update={"database": ours}))
         await connection.execute("UPDATE schema_revisions SET revision = '9999'")
         with pytest.raises(migrate.WrongRevision, match="run that version"):
             await table_copies.require_revision_of_copy_after_migration(connection, copy)
+
+
+async def test_a_restore_that_broke_off_between_objects_is_not_reconciled(
+    settings: Settings, empty_database_url: str, tmp_path: Path
+) -> None:
+    """Downloads whose files had not come yet were marked as expired, and processes were let in."""
+    await migrate.migrate(empty_database_url)
+    objects = settings.objects.model_copy(update={"prefix": "broke-off/"})
+    ours = DatabaseSettings(url=SecretStr(empty_database_url))
+    settings = settings.model_copy(update={"database": ours, "objects": objects})
+    (tmp_path / backup.HAULAGE).mkdir()
+    (tmp_path / backup.HAULAGE / "projects.gz").write_bytes(gzip.compress(b"prj_1\tp\t2026-11-26 00:00:00+00\n"))
+    table = DumpedTable(name="projects", columns=["id", "name", "created_at"], rows=1, file="projects.gz")
+    copy = DumpedDatabase(name=backup.HAULAGE, revision=migrate.get_head_revision(), tables=[table], sequences={})
+    lost = backup.ObjectRecord(key="a", file="lost", sha256="", content_type="text/plain", metadata={})
+    (tmp_path / backup.INDEX).write_text(f"{lost.model_dump_json()}\n")
+    manifest = backup.BackupManifest(
+        taken_at=datetime.now(UTC),
+        key_ids=[],
+        databases=[copy],
+        files=backup.compute_size_and_digest_of_files(tmp_path),
+    )
+    backup.write_manifest(tmp_path, manifest)
+
+    with pytest.raises(FileNotFoundError):
+        await restore.restore_deployed(settings, tmp_path, backup.EngineDatabases())
+    with pytest.raises(Conflict, match="broke off before all rows and objects were there"):
+        await reconcile_and_print_findings(settings)
+    async with table_copies.open_connection_without_limits(ours) as connection:
+        assert await connection.fetchval("SELECT count(*) FROM projects") == 1
 
 
 async def test_rows_are_copied_into_another_database(
