@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, field_validator
+
+from infra.component_settings import SettingsGroup
 
 GOOGLE: Final = "https://pubsub.googleapis.com"
 METADATA: Final = "metadata"
@@ -27,7 +29,7 @@ def _require_http_url_or_empty(value: str) -> str:
 WebAddress = Annotated[str, AfterValidator(_require_http_url_or_empty)]
 
 
-class SubscriptionSettings(BaseModel):
+class SubscriptionSettings(SettingsGroup):
     """The subscription of each topic, within the project."""
 
     swap: str = "swapDeleteInfinityAddress-haulage"
@@ -35,7 +37,7 @@ class SubscriptionSettings(BaseModel):
     delete: str = "deleteInfinityAddress-haulage"
 
 
-class PubSubSettings(BaseModel):
+class PubSubSettings(SettingsGroup):
     """Google Pub/Sub as the source of messages."""
 
     project: str = Field(default="", description="the project of pulled subscriptions; empty if all are pushed")
@@ -50,12 +52,12 @@ class PubSubSettings(BaseModel):
     subscriptions: SubscriptionSettings = SubscriptionSettings()
 
 
-class PubSubPushSettings(BaseModel):
+class PubSubPushSettings(SettingsGroup):
     """Pushes are accepted with a signed token of Google, or with a shared secret."""
 
     audience: str = Field(default="", description="the audience of signed tokens; empty refuses them all")
     email: str = Field(default="", description="the service account of signed tokens; required with the audience")
-    issuers: list[str] = ["https://accounts.google.com", "accounts.google.com"]
+    issuers: list[str] = Field(default=["https://accounts.google.com", "accounts.google.com"])
     keys_url: WebAddress = Field(
         default="https://www.googleapis.com/oauth2/v3/certs", description="address of Google's public keys"
     )
@@ -72,7 +74,7 @@ class PubSubPushSettings(BaseModel):
         return secret
 
 
-class ModuleSettings(BaseModel):
+class ModuleSettings(SettingsGroup):
     """One of the four modules that keep addresses."""
 
     model_config = ConfigDict(frozen=True)
@@ -93,7 +95,7 @@ class ModuleSettings(BaseModel):
     paused: bool = Field(default=False, description="it is not called; what needs it waits, and costs no try")
 
 
-class AllModulesSettings(BaseModel):
+class AllModulesSettings(SettingsGroup):
     """The four modules."""
 
     ed: ModuleSettings = ModuleSettings()
@@ -107,7 +109,7 @@ class AllModulesSettings(BaseModel):
         return [name for name in type(self).model_fields if getattr(self, name).paused]
 
 
-class AddressSettings(BaseModel):
+class AddressSettings(SettingsGroup):
     """Change messages of addresses, and the cycle that applies them in four modules."""
 
     threshold: int = Field(default=10_000, ge=1, le=50_000, description="messages of a cycle (INFI_SYNC_THRESHOLD)")

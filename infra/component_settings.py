@@ -1,12 +1,51 @@
-"""The settings of the components: PostgreSQL, the object store and the engine, and TLS to them."""
+"""The settings of the components: PostgreSQL, the object store, the engine and the collector of traces, and TLS."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, Field, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+_SECONDS_OF_UNIT: Final = {"seconds": 1, "hours": 3_600, "days": 86_400}
+_LONGEST_TIME_SECONDS: Final = 36_500 * 86_400
+
+
+class SettingsGroup(BaseModel):
+    """A group of settings. Numbers are finite, and times within what clocks, databases and the engine can count."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _require_time_within_a_century(cls, value: Any, info: ValidationInfo) -> Any:
+        unit = _SECONDS_OF_UNIT.get((info.field_name or "").rpartition("_")[2], 0)
+        times = (value if isinstance(value, list) else [value]) if unit else ()
+        if any(each * unit > _LONGEST_TIME_SECONDS for each in times):
+            raise ValueError("it is longer than 36,500 days. Set a shorter time.")
+        return value
+
+
+_LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+def _require_known_log_level(value: str) -> str:
+    if value.upper() not in _LOG_LEVELS:
+        raise ValueError(f"it is no level of logs. Write one of {', '.join(_LOG_LEVELS)}.")
+    return value.upper()
+
+
+LogLevel = Annotated[str, AfterValidator(_require_known_log_level)]
 
 
 def _require_only_scheme_and_host(value: str) -> str:
@@ -39,7 +78,7 @@ def _convert_to_asyncpg_url(url: SecretStr) -> SecretStr:
     return SecretStr(f"postgresql+asyncpg://{rest}")
 
 
-class TlsSettings(BaseModel):
+class TlsSettings(SettingsGroup):
     """TLS to a component: whom we trust, and what we show. Every file is PEM, and read at the start of a process."""
 
     ca_file: Path | None = Field(
@@ -64,7 +103,7 @@ def _require_secure_for_tls_settings(secure: bool, tls: TlsSettings) -> None:
         raise ValueError("the settings below TLS have no effect while SECURE is false. Set SECURE to true")
 
 
-class DatabaseSettings(BaseModel):
+class DatabaseSettings(SettingsGroup):
     """PostgreSQL."""
 
     url: Annotated[SecretStr, AfterValidator(_convert_to_asyncpg_url)] = SecretStr(
@@ -82,7 +121,7 @@ class DatabaseSettings(BaseModel):
         return self
 
 
-class ObjectSettings(BaseModel):
+class ObjectSettings(SettingsGroup):
     """The S3 object store."""
 
     endpoint: str = "127.0.0.1:8333"
@@ -102,7 +141,7 @@ class ObjectSettings(BaseModel):
         return self
 
 
-class EngineClientSettings(BaseModel):
+class EngineClientSettings(SettingsGroup):
     """The use of Temporal. Its address, namespace, keys and TLS come from `TEMPORAL_…` (temporalio.envconfig)."""
 
     encrypt_payloads: bool = Field(
@@ -119,3 +158,12 @@ class EngineClientSettings(BaseModel):
         "steps that later ones brought yet; empty otherwise",
     )
     ui_url: str = Field(default="", description="address of the Temporal Web UI, for links")
+
+
+class TraceSettings(SettingsGroup):
+    """Traces in OpenTelemetry's form."""
+
+    endpoint: str = Field(
+        default="", description="a collector that takes OTLP over HTTP, like http://127.0.0.1:4318; empty for no traces"
+    )
+    sampled_share: float = Field(default=1.0, ge=0, le=1, description="share of new traces that are recorded")

@@ -15,7 +15,15 @@ from domain import egress
 from domain.faults import Invalid
 from domain.quotas import DownloadQuotaLimits, QuotaLimits
 from infra.address_settings import AddressSettings
-from infra.component_settings import DatabaseSettings, EngineClientSettings, ObjectSettings, PublicBase
+from infra.component_settings import (
+    DatabaseSettings,
+    EngineClientSettings,
+    LogLevel,
+    ObjectSettings,
+    PublicBase,
+    SettingsGroup,
+    TraceSettings,
+)
 
 _VARIABLES_OF_COMMANDS: Final = {"HAULAGE_API": "HAULAGE_API_URL"}
 """What commands read beside the settings, by the group whose name is taken for it."""
@@ -23,7 +31,7 @@ _VARIABLES_OF_COMMANDS: Final = {"HAULAGE_API": "HAULAGE_API_URL"}
 Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
-class EgressGuardSettings(BaseModel):
+class EgressGuardSettings(SettingsGroup):
     """The addresses that the guarded HTTP client may connect to."""
 
     allow: list[str] = Field(default=[], description="addresses, address:port pairs and networks that are allowed")
@@ -38,7 +46,7 @@ class EgressGuardSettings(BaseModel):
         return allow
 
 
-class ApiSettings(BaseModel):
+class ApiSettings(SettingsGroup):
     """The HTTP server of the API."""
 
     host: str = "127.0.0.1"
@@ -90,14 +98,14 @@ class ApiSettings(BaseModel):
         return self.public_base or (f"http://{self.host}:{self.port}" if is_here else "")
 
 
-class SecretSettings(BaseModel):
+class SecretSettings(SettingsGroup):
     """The installation's own keys.
 
     `seal` lists keys of sealed values, and `payloads` those of what goes through Temporal: 32 random bytes in URL-safe
     base64, newest first. `pepper` hashes API keys, and signs links to files and ids of transfers.
     """
 
-    seal: list[SecretStr] = []
+    seal: list[SecretStr] = Field(default=[])
     payloads: list[SecretStr] = Field(
         default=[], description="the first encrypts where HAULAGE_ENGINE__ENCRYPT_PAYLOADS is true; each decrypts"
     )
@@ -115,7 +123,7 @@ class SecretSettings(BaseModel):
         return [pepper.get_secret_value() for pepper in (self.pepper, *self.other_peppers)]
 
 
-class WorkerSlotsAndMetricsSettings(BaseModel):
+class WorkerSlotsAndMetricsSettings(SettingsGroup):
     """The capacity of a worker process."""
 
     metrics_host: str = "127.0.0.1"
@@ -124,7 +132,7 @@ class WorkerSlotsAndMetricsSettings(BaseModel):
     render_slots: int = Field(default=1, ge=1, description="workbooks rendered at a time; each uses a core")
 
 
-class EmbeddedPortSettings(BaseModel):
+class EmbeddedPortSettings(SettingsGroup):
     """The ports of the embedded components on 127.0.0.1. If one is in use, the next free one is taken; 0 for any."""
 
     engine_port: Port = 7233
@@ -133,7 +141,7 @@ class EmbeddedPortSettings(BaseModel):
     store_port: Port = 8333
 
 
-class DownloadSettings(BaseModel):
+class DownloadSettings(SettingsGroup):
     """Downloads."""
 
     page_timeout_seconds: float = Field(default=30.0, gt=0)
@@ -167,7 +175,7 @@ class DownloadSettings(BaseModel):
     operator_quotas: DownloadQuotaLimits = DownloadQuotaLimits()
 
 
-class WebhookSettings(BaseModel):
+class WebhookSettings(SettingsGroup):
     """Deliveries to callback addresses, by Standard Webhooks."""
 
     timeout_seconds: float = Field(default=20.0, gt=0, le=30, description="timeout of an attempt")
@@ -178,7 +186,7 @@ class WebhookSettings(BaseModel):
     kept_days: int = Field(default=30, ge=1, description="how long finished deliveries are kept")
 
 
-class GseSettings(BaseModel):
+class GseSettings(SettingsGroup):
     """GSE behind its API gateway, and this worker's host as the source of files."""
 
     base_url: str = Field(
@@ -222,7 +230,7 @@ def _require_valid_repository_template(value: str) -> str:
     return value
 
 
-class TransferSettings(BaseModel):
+class TransferSettings(SettingsGroup):
     """Transfers of one file to many hosts. The first five settings must be the same for every API process."""
 
     window_seconds: int = Field(
@@ -260,7 +268,7 @@ class TransferSettings(BaseModel):
     file_max_bytes: int = Field(default=10 * 1024**3, ge=1, description="a larger file is not fetched")
 
 
-class OrderSettings(BaseModel):
+class OrderSettings(SettingsGroup):
     """Orders. The options of each platform are configured through the API."""
 
     credentials_folder: Path = Field(
@@ -282,7 +290,7 @@ class OrderSettings(BaseModel):
     raw_kept_days: int = Field(default=90, ge=1, description="how long raw pages are kept")
 
 
-class TaskSettings(BaseModel):
+class TaskSettings(SettingsGroup):
     """Queues of tasks for outside workers."""
 
     lane_max_tasks: int = Field(
@@ -300,15 +308,6 @@ class TaskSettings(BaseModel):
     )
 
 
-class TraceSettings(BaseModel):
-    """Traces in OpenTelemetry's form."""
-
-    endpoint: str = Field(
-        default="", description="a collector that takes OTLP over HTTP, like http://127.0.0.1:4318; empty for no traces"
-    )
-    sampled_share: float = Field(default=1.0, ge=0, le=1, description="share of new traces that are recorded")
-
-
 class Settings(BaseSettings):
     """All settings of a process."""
 
@@ -321,7 +320,7 @@ class Settings(BaseSettings):
     )
 
     data_dir: Path = Path(".haulage")
-    log_level: str = "INFO"
+    log_level: LogLevel = "INFO"
     database: DatabaseSettings = DatabaseSettings()
     objects: ObjectSettings = ObjectSettings()
     guard: EgressGuardSettings = EgressGuardSettings()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from domain import VERSION
-from infra.settings import TraceSettings
+from infra.component_settings import TraceSettings
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -17,7 +17,14 @@ from pydantic import BaseModel
 from domain.faults import Conflict
 from infra.component_settings import DatabaseSettings
 from infra.database import CONNECT_TIMEOUT_SECONDS, build_tls_arguments
-from stores.migrate import MARKS_OF_RESTORES, RESTORED, RESTORING, WrongRevision, get_head_revision, list_known_revisions
+from stores.migrate import (
+    MARKS_OF_RESTORES,
+    RESTORED,
+    RESTORING,
+    WrongRevision,
+    get_head_revision,
+    list_known_revisions,
+)
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from infra import tracing
-from infra.settings import Settings, TraceSettings
+from infra.component_settings import TraceSettings
+from infra.settings import Settings
 from tests.support.downloads import running_downloads
 from tests.support.trace_collector import running_collector
 

@@ -73,6 +73,14 @@ def test_what_is_wrong_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch)
         ("API__BODY_MAX_BYTES", "0", "greater than or equal to 1"),
         ("TRANSFERS__TIMEOUT_SECONDS", "86401", "less than or equal to 86400"),
         ("API__PORT", "65536", "less than or equal to 65535"),
+        ("WEBHOOKS__RETRY_PAUSES_SECONDS", "[5, Infinity]", "finite number"),
+        ("WEBHOOKS__RETRY_PAUSES_SECONDS", "[5, NaN]", "finite number"),
+        ("WEBHOOKS__RETRY_PAUSES_SECONDS", "[5, 1e300]", "longer than 36,500 days"),
+        ("GSE__CALLS_PER_SECOND", "inf", "finite number"),
+        ("ADDRESSES__MODULES__IM__TIMEOUT_SECONDS", "nan", "finite number"),
+        ("ORDERS__STALE_HOURS", "1e12", "longer than 36,500 days"),
+        ("API__AUDIT_KEPT_DAYS", "1000000000", "longer than 36,500 days"),
+        ("LOG_LEVEL", "INOF", "it is no level of logs. Write one of DEBUG, INFO, WARNING, ERROR, CRITICAL"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_at_the_start(
@@ -83,6 +91,11 @@ def test_a_value_that_cannot_be_used_is_refused_at_the_start(
     with pytest.raises(Invalid, match=f"HAULAGE_{variable}.*{re.escape(sentence)}") as caught:
         load_settings_from_environment.__wrapped__()
     assert "hush" not in caught.value.record.sentence
+
+
+def test_a_level_of_logs_may_be_in_small_letters() -> None:
+    """As structlog has it, while the standard library knows capitals only."""
+    assert Settings.model_validate({"log_level": "warning"}).log_level == "WARNING"
 
 
 @pytest.mark.parametrize("query", ["ssl=require", "host=a:5432&host=b:5432", ""])
