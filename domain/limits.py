@@ -35,6 +35,8 @@ class LimitDecision:
     reset_seconds: float
     used: int = 0
     """More than the limit where it was lowered, or where a size was known only afterwards."""
+    was_held: bool = False
+    """Whether the holder had the slot before it asked."""
 
 
 @dataclass(frozen=True, slots=True)

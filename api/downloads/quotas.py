@@ -43,11 +43,14 @@ async def consume_quotas_for_start(call: Call, spec: DownloadSpec) -> AsyncItera
     """Consume the quotas of a download that the block starts, and release its slots if the block does not end well.
 
     The time limit of a request, too, ends a block: while the engine hangs, each attempt would cost a slot for hours.
+    Slots that an earlier request took stay: the download that it started may be running.
     """
-    await consume_quotas_and_set_headers(call, spec)
+    had_slots = await consume_quotas_and_set_headers(call, spec)
     try:
         yield
     except BaseException:
+        if had_slots:
+            raise
         with suppress(*DATABASE_ERRORS, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
                 await quotas.release_slots_and_count_file_size(
@@ -56,8 +59,11 @@ async def consume_quotas_for_start(call: Call, spec: DownloadSpec) -> AsyncItera
         raise
 
 
-async def consume_quotas_and_set_headers(call: Call, spec: DownloadSpec) -> None:
+async def consume_quotas_and_set_headers(call: Call, spec: DownloadSpec) -> bool:
     """Count a submission and take the slots of an active download. The response has the quotas in its headers.
+
+    Returns:
+        Whether the download had some of its slots already.
 
     Raises:
         QuotaExhausted: A quota is used up; nothing was counted.
@@ -68,6 +74,7 @@ async def consume_quotas_and_set_headers(call: Call, spec: DownloadSpec) -> None
     if violated:
         log.get(__name__).info("quota_exceeded", quotas=[quota.name for quota in violated])
         raise _build_exceeded_fault(violated)
+    return any(quota.verdict.was_held for quota in standing)
 
 
 def _get_download_quotas(call: Call) -> ProjectAndOperatorLimits:

@@ -96,7 +96,8 @@ class DatabaseLimiter:
         async with self._begin_with_locked_keys(keys) as (session, now):
             spent = await _load_spent_amounts(session, [rate.bucket for rate in rates], now)
             held = await _load_held_slots(session, [slot.key for slot in slots], now)
-            again = bool(slots) and all(slot.is_held(held[slot.key]) for slot in slots)
+            had = [slot.is_held(held[slot.key]) for slot in slots]
+            again = bool(slots) and all(had)
             fit = [again or rate.fits(spent[rate.bucket]) for rate in rates]
             free = [slot.fits(held[slot.key]) for slot in slots]
             if all(fit) and all(free):
@@ -107,7 +108,10 @@ class DatabaseLimiter:
                 _add_requested_slots_to_held(held, slots, now)
         return [
             rate.build_decision(now, spent[rate.bucket], allowed=fits) for rate, fits in zip(rates, fit, strict=True)
-        ] + [slot.build_decision(now, held[slot.key], allowed=fits) for slot, fits in zip(slots, free, strict=True)]
+        ] + [
+            replace(slot.build_decision(now, held[slot.key], allowed=fits), was_held=was_held)
+            for slot, fits, was_held in zip(slots, free, had, strict=True)
+        ]
 
     async def decide_without_taking(
         self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]

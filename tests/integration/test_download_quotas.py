@@ -70,7 +70,7 @@ async def submit_late(call: Call, body: Submission) -> Admitted:
     """Take up a download whose start hangs, until the request's time is over."""
     order = DownloadSpec(task_id=body.task_id, project_id=call.project_id, file_name="x.csv")
     with suppress(TimeoutError):
-        async with asyncio.timeout(0.05), quotas.consume_quotas_for_start(call, order):
+        async with quotas.consume_quotas_for_start(call, order), asyncio.timeout(0.05):
             await asyncio.Event().wait()
     return Admitted()
 
@@ -171,6 +171,14 @@ async def test_a_start_that_is_cut_off_leaves_its_slot_free(caller: QuotaCaller)
         assert reply.status == 200, reply.body
     left = parse_quota_header(await caller.submit("f"), "RateLimit")["downloads_active"]["r"]
     assert left == PROJECT.downloads_active - 1
+
+
+async def test_a_start_that_is_cut_off_leaves_the_slot_of_an_earlier_one_taken(caller: QuotaCaller) -> None:
+    """Of two retries at a time, the one that fails must not free the slot of the download that the other started."""
+    await caller.submit("a")
+    await caller.api_client.ask("POST", "/toys/late", key=caller.key, json={"task_id": "a"})
+    left = parse_quota_header(await caller.submit("b"), "RateLimit")["downloads_active"]["r"]
+    assert left == PROJECT.downloads_active - 2
 
 
 async def test_a_project_submits_so_often_a_minute(caller: QuotaCaller) -> None:
