@@ -344,8 +344,9 @@ async def replace_openings(call: Call, path: ProjectPath, body: SetSendPermissio
     """Open transfers for a project.
 
     The list replaces the previous one. Once any project has an opening, each project sends only what is opened for it.
-    A change takes effect within a second, for transfers and retries that are requested from then on. A biz and app
-    opened for one project are bound to it: to open them for another is a conflict. An empty list removes all openings.
+    A change takes effect within a second, for transfers that are requested and retries that begin from then on. A biz
+    and app opened for one project are bound to it: to open them for another is a conflict. An empty list removes all
+    openings.
     """
     new = [SendPermission.model_validate(each.model_dump()) for each in body.openings]
     async with call.services.database.session() as session:

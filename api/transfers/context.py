@@ -95,8 +95,7 @@ class SendPermissionsCache:
         """Load and cache the openings of a project; None while no project has any."""
         loaded_at = time.monotonic()
         async with self._database.session() as session:
-            own = await openings.list_openings_of_project(session, project_id)
-            opened = own if own or await openings.has_any_opening(session) else None
+            opened = await openings.find_openings_or_none_if_unrestricted(session, project_id)
         self._cache.put_and_drop_oldest_if_full(project_id, (loaded_at, opened))
         return opened
 

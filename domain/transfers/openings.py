@@ -126,6 +126,21 @@ def require_transfers_allowed_to_all_hosts(
         raise _build_hosts_not_opened_fault(refused)
 
 
+def filter_allowed_hosts(
+    openings: Iterable[SendPermission], file: FileByBizAppAndPath, user: str, folder: str, agent_ids: Iterable[str]
+) -> set[str]:
+    """Return the hosts that are in an opening that also allows the file, its path, the folder and the user."""
+    left = [
+        each
+        for each in openings
+        if each.allows_biz_and_app(file)
+        and each.allows_path(file.path)
+        and each.allows_folder(folder)
+        and each.allows_user(user)
+    ]
+    return {agent_id for agent_id in agent_ids if any(each.allows_host(agent_id) for each in left)}
+
+
 def find_overlap_with_other_project(
     openings: Iterable[SendPermission], others: Sequence[tuple[str, SendPermission]]
 ) -> tuple[SendPermission, str, SendPermission] | None:

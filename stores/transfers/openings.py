@@ -27,6 +27,12 @@ async def list_openings_of_project(session: Session, project_id: str) -> list[Se
     return [_build_opening(row) for row in rows]
 
 
+async def find_openings_or_none_if_unrestricted(session: Session, project_id: str) -> list[SendPermission] | None:
+    """Return the openings of a project; None while no project has any."""
+    own = await list_openings_of_project(session, project_id)
+    return own if own or await has_any_opening(session) else None
+
+
 async def list_openings_of_other_projects(
     session: Session, project_id: str, biz_ids: Collection[int]
 ) -> list[tuple[str, SendPermission]]:

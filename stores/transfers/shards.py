@@ -21,10 +21,12 @@ from domain.transfers.joining import (
     TargetsWithSameSpec,
     TransferJobInput,
 )
-from domain.transfers.models import FailureReason, TransferSpec, TransferState
+from domain.transfers.models import FailureReason, FileByBizAppAndPath, TransferSpec, TransferState
+from domain.transfers.openings import filter_allowed_hosts
 from domain.transfers.shards import GseTask, ShardTarget
 from infra.database import Database
 from stores.tables.transfers import ALL_TARGETS
+from stores.transfers import openings
 from stores.transfers.targets import FINAL_STATES, MESSAGE_MAX_CHARACTERS
 
 UNFINISHED_RETENTION: Final = timedelta(hours=2)
@@ -91,10 +93,14 @@ async def insert_failed_targets_as_retry_shards(
 ) -> list[ShardNumberAndTargetCount]:
     """Insert the failed targets of an earlier job as shards of this one, and return the shards.
 
-    Each failed target goes to one retry only. A repeated call returns the shards that exist.
+    Each failed target goes to one retry only; one that is not opened for the project now goes to none, since it may
+    have failed, or the openings may have changed, after the request was checked. A repeated call returns the shards
+    that exist.
     """
+    groups = await _load_failed_targets(database, retry)
+    await _leave_out_targets_not_opened(database, retry.project_id, job.file, groups)
     registry = JobTargetRegistry(job)
-    registry.register_groups_within_limits(JoinBatch(groups=await _load_failed_targets(database, retry)), job.closes_at)
+    registry.register_groups_within_limits(JoinBatch(groups=groups), job.closes_at)
     shards = registry.build_shards()
     async with database.connection() as connection, connection.transaction():
         job_row = await _ensure_job_row(connection, job)
@@ -254,6 +260,19 @@ async def _load_failed_targets(database: Database, retry: FailedTargetsRetry) ->
         group = groups.setdefault(spec, TargetsWithSameSpec(spec=spec, file_name=row["file_name"], targets=[]))
         group.targets.append((row["key"], row["agent_id"], row["container_id"]))
     return list(groups.values())
+
+
+async def _leave_out_targets_not_opened(
+    database: Database, project_id: str, file: FileByBizAppAndPath, groups: Sequence[TargetsWithSameSpec]
+) -> None:
+    async with database.session() as session:
+        opened = await openings.find_openings_or_none_if_unrestricted(session, project_id)
+    if opened is None:
+        return
+    for group in groups:
+        agent_ids = {agent_id for _, agent_id, _ in group.targets}
+        allowed = filter_allowed_hosts(opened, file, group.spec.user, group.spec.folder, agent_ids)
+        group.targets = [target for target in group.targets if target[1] in allowed]
 
 
 def _build_spec(row: asyncpg.Record) -> TransferSpec:

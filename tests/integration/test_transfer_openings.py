@@ -9,7 +9,9 @@ from urllib.parse import quote
 
 import pytest
 
+from api.transfers import actions
 from api.transfers.context import SendPermissionsCache
+from api.transfers.responses import RetryTransferJobResponse
 from domain.transfers.openings import SendPermission
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseRule
@@ -212,3 +214,29 @@ async def test_what_is_no_longer_opened_is_not_sent_again(settings: Settings) ->
     assert (refused.status, refused.code) == (403, "transfer_not_opened")
     assert "'agent-1'" in refused.body["detail"]
     assert retried.status == 202
+
+
+async def test_what_is_taken_back_while_a_retry_begins_is_left_out(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays failed in its job, where a further retry is refused; what is still opened is sent again."""
+    broken = QUICK.model_copy(update={"rules": (GseRule(action=GseAction.FAIL, code=122),)})
+    start = actions._start_retry_under_free_number
+    async with running_transfers(settings, broken) as transfers:
+
+        async def take_back_and_start(*arguments: Any) -> RetryTransferJobResponse:
+            await open_for(transfers.api_client, transfers.project_id, OPENED | {"hosts": ["agent-2"]})
+            return await start(*arguments)
+
+        await open_for(transfers.api_client, transfers.project_id, OPENED)
+        job_id = job_of(await transfers.wait_for_end((await transfers.join_many(["agent-1", "agent-2"]))[0]))
+        await transfers.wait_for_job_end(job_id)
+        path = f"/v1/transfers/jobs/{quote(job_id)}/retry"
+        monkeypatch.setattr(actions, "_start_retry_under_free_number", take_back_and_start)
+        retried = await transfers.ask("POST", path, json={})
+        ended = await transfers.wait_for_job_end(retried.body["job_id"])
+        refused = await transfers.ask("POST", path, json={})
+
+    assert (ended["counts"]["Failed"], sum(ended["counts"].values())) == (1, 1)
+    assert (refused.status, refused.code) == (403, "transfer_not_opened")
+    assert "'agent-1'" in refused.body["detail"]
