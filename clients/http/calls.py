@@ -278,6 +278,11 @@ class RetryingServiceCaller:
                 "service_call_failed", service=self._service, call=name, kind=kind, error=str(failure)
             )
             raise
+        except Exception:
+            # Not of the service, such as a shard that another worker has taken over: the next caller makes the trial.
+            if breaker is not None and is_trial:
+                breaker.return_trial()
+            raise
         self._observe_duration(name, began)
         if breaker is not None:
             breaker.close()

@@ -269,6 +269,23 @@ async def test_a_trial_that_was_not_sent_is_left_to_the_next_call() -> None:
     assert await caller.call_with_retries("call", fail(None)[1]) == "done"
 
 
+async def test_a_trial_that_another_error_ends_is_left_to_the_next_call() -> None:
+    """A worker that finds before it sends that another one has its shard says nothing of the service."""
+    clock = [0.0]
+    breaker = CircuitBreaker(1, 10, lambda: clock[0])
+    breaker.count_failure_and_open_at_limit("busy")
+    clock[0] = 10
+
+    async def lose_lease() -> None:
+        raise LookupError("another worker has it")
+
+    caller = make_caller(breaker=breaker)
+    with pytest.raises(LookupError):
+        await caller.call_with_retries("call", lose_lease)
+
+    assert await caller.call_with_retries("call", fail(None)[1]) == "done"
+
+
 async def test_a_call_without_a_trial_returns_none() -> None:
     """It began before the breaker opened; its own limit refuses it while others wait for the service to recover."""
     breaker = CircuitBreaker(1, 10)
