@@ -26,6 +26,7 @@ from domain.addresses import names
 from domain.addresses.activity_models import ComparisonNameInput, ModuleComparisonCounts
 from domain.addresses.names import WORKBOOK_CONTENT_TYPE
 from domain.addresses.operations import AddressEntry, AddressPage, Module
+from infra import secrets
 from infra.database import Database
 from infra.heartbeats import send_heartbeats_during_block
 from infra.objects import ObjectStore
@@ -314,7 +315,8 @@ class DriftActivities:
         known: Sequence[LatestMessageIdsOfUprn],
     ) -> ModuleComparisonCounts:
         made_at = await self._database.now()
-        key = names.build_comparison_workbook_key(params.report)
+        # Of its own: an attempt that the engine believes lost may go on, and would replace what a manifest describes.
+        key = names.build_comparison_workbook_key(params.report, secrets.create_random_token())
         report = ModuleComparisonCounts(
             report=params.report,
             made_at=made_at,
@@ -329,7 +331,7 @@ class DriftActivities:
         book = await asyncio.to_thread(render_drift_workbook, report, findings.shown, known)
         await self._objects.put(key, book, content_type=WORKBOOK_CONTENT_TYPE)
         # The manifest comes last: a reader that finds it finds the workbook, too.
-        await self._objects.put(names.build_comparison_manifest_key(key), report.model_dump_json().encode())
+        await self._objects.put(names.build_comparison_manifest_key(params.report), report.model_dump_json().encode())
         return report
 
 

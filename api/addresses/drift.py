@@ -26,6 +26,7 @@ from workflows.addresses.handle import WorkflowProgress
 LINK_SECONDS: Final = 900
 LISTED_MAX: Final = 20
 
+_MANIFEST_SUFFIX: Final = names.build_comparison_manifest_key("").removeprefix(names.DRIFT_PREFIX)
 _NAME_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 _NAME_PATTERN: Final = r"^[0-9]{8}T[0-9]{6}Z$"
 
@@ -87,7 +88,7 @@ async def list_comparisons(call: Call) -> ComparisonsResponse:
     """List the latest comparisons, newest first, at most twenty."""
     engine, store = call.services.engine, call.services.objects
     keys = {each.key.removeprefix(names.DRIFT_PREFIX) for each in await store.list(names.DRIFT_PREFIX)}
-    done = {key.partition(".")[0] for key in keys if key.endswith(names.build_comparison_manifest_key(""))}
+    done = {key.removesuffix(_MANIFEST_SUFFIX) for key in keys if key.endswith(_MANIFEST_SUFFIX)}
     begun = {each async for each in _list_comparison_names_in_engine(engine)}
     newest = sorted(done | begun, reverse=True)[:LISTED_MAX]
     return ComparisonsResponse(
@@ -146,9 +147,7 @@ async def _build_comparison_summary_with_progress(call: Call, report: str) -> Co
 
 async def _load_result_of_finished_comparison(call: Call, report: str) -> ModuleComparisonCounts | None:
     try:
-        written = await call.services.objects.get(
-            names.build_comparison_manifest_key(names.build_comparison_workbook_key(report))
-        )
+        written = await call.services.objects.get(names.build_comparison_manifest_key(report))
     except ObjectMissing:
         return None
     return ModuleComparisonCounts.model_validate_json(written)
@@ -158,8 +157,10 @@ async def _load_comparison_counts_with_link(call: Call, report: str) -> Comparis
     found = await _load_result_of_finished_comparison(call, report)
     if found is None:
         return None
-    key = names.build_comparison_workbook_key(report)
     url = await call.services.objects.presign_download(
-        key, expires_seconds=LINK_SECONDS, file_name=f"addresses-{report}.xlsx", content_type=WORKBOOK_CONTENT_TYPE
+        found.key,
+        expires_seconds=LINK_SECONDS,
+        file_name=f"addresses-{report}.xlsx",
+        content_type=WORKBOOK_CONTENT_TYPE,
     )
     return ComparisonCounts(**found.model_dump(exclude={"report", "key"}), url=url)

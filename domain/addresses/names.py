@@ -51,11 +51,11 @@ def build_comparison_workflow_id(report: str) -> str:
     return f"addresses-drift:{report}"
 
 
-def build_comparison_workbook_key(report: str) -> str:
-    """Return the object key of a comparison's workbook."""
-    return f"{DRIFT_PREFIX}{report}.xlsx"
+def build_comparison_workbook_key(report: str, attempt: str) -> str:
+    """Return the object key of the workbook that an attempt at a comparison writes."""
+    return f"{DRIFT_PREFIX}{report}/{attempt}.xlsx"
 
 
-def build_comparison_manifest_key(key: str) -> str:
-    """Return the object key of a comparison's manifest, which is written after its workbook."""
-    return f"{key}.json"
+def build_comparison_manifest_key(report: str) -> str:
+    """Return the object key of a comparison's manifest, which is written after the workbook that it names."""
+    return f"{DRIFT_PREFIX}{report}.json"

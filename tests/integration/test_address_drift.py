@@ -79,7 +79,7 @@ async def test_each_difference_is_found_and_explained(database: Database, object
 
     assert (report.different, report.presence, report.address_id, report.record) == (4, 1, 2, 3)
     assert (report.under_way, report.live[Module.OD], report.compared) == (1, ADDRESSES - 1, ADDRESSES)
-    manifest = await objects.get(names.build_comparison_manifest_key(report.key))
+    manifest = await objects.get(names.build_comparison_manifest_key(ORDER.report))
     assert ModuleComparisonCounts.model_validate_json(manifest) == report
     book = await objects.get(report.key)
     rows = {row["uprn"]: row for row in sheet(book, "addresses")}

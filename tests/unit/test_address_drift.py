@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from temporalio.testing import ActivityEnvironment
 
 from activities.addresses import drift
 from activities.addresses.drift import (
@@ -20,6 +23,7 @@ from activities.addresses.drift import (
     find_difference,
 )
 from clients.modules import ModuleFailure
+from domain.addresses.activity_models import ComparisonNameInput
 from domain.addresses.operations import AddressEntry, AddressPage, Module
 
 LIVE = AddressFingerprint(1, "a")
@@ -209,3 +213,18 @@ async def test_a_module_that_answers_more_than_was_asked_is_read_to_its_end(monk
     books = {module: {uprn: entry(uprn, uprn) for uprn in range(1, 101)} for module in Module}
 
     assert [uprn async for uprn, _ in drift.iterate_fingerprints_of_all_uprns(Generous(books))] == list(range(1, 101))
+
+
+async def test_a_workbook_of_another_attempt_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine begins a comparison anew whose worker it does not hear of, and both may end."""
+    objects = AsyncMock()
+    database = AsyncMock(now=AsyncMock(return_value=datetime(2026, 11, 20, tzinfo=UTC)))
+    monkeypatch.setattr(drift.search, "find_latest_message_ids_of_uprns", AsyncMock(return_value=[]))
+    attempts = drift.DriftActivities(database, objects, Books({module: [] for module in Module}))
+    first, second = [
+        await ActivityEnvironment().run(attempts.write_drift_report, ComparisonNameInput(report="r")) for _ in range(2)
+    ]
+
+    written = [call.args[0] for call in objects.put.await_args_list]
+    assert written == [first.key, "addresses-reports/r.json", second.key, "addresses-reports/r.json"]
+    assert first.key != second.key
