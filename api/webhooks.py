@@ -166,11 +166,13 @@ async def redeliver_webhook(
     if row is None:
         raise build_missing_to_caller_fault()
     attempts = await webhooks.list_last_attempts_by_delivery(database, [row.delivery_id], ATTEMPTS_SHOWN)
+    url = SealedText(token=row.url)
     delivery = WebhookDeliveryInput(
         delivery_id=row.delivery_id,
         project_id=row.project_id,
         owner=owner,
-        url=SealedText(token=row.url),
+        # `haulage reseal` may have passed over the row since it was read, and counted the runs.
+        url=call.services.sealer.reseal(url) or url,
         event=WebhookEvent.model_validate_json(row.body),
         redelivery=True,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from http import HTTPStatus
 from typing import Any
 
@@ -23,6 +24,7 @@ from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadState
 from domain.faults import Conflict, Invalid, Paused
 from domain.webhooks import DELIVERY_ID_PATTERN, WebhookOwner
 from infra import outages
+from stores import sealed
 from stores.downloads import catalogue
 from stores.tables.downloads import Download
 from workflows.downloads import handle
@@ -89,7 +91,9 @@ async def retry_download(call: Call, path: DownloadPath) -> DownloadResponse:
             f"This download is {response.state}; only a failed one can be retried.",
             "Wait for its end, or start a new download.",
         )
-    spec = DownloadSpec.model_validate(row.request)
+    # `haulage reseal` may have passed over the row since it was read, and counted the runs.
+    resealed = sealed.reseal_values_in_download_request(call.services.sealer, json.dumps(row.request))
+    spec = DownloadSpec.model_validate_json(resealed) if resealed else DownloadSpec.model_validate(row.request)
     async with quotas.consume_quotas_for_start(call, spec):
         await _signal_waiting_run_or_start_new_run(call, row, spec)
     return await _wait_until_retry_starts(call, row)

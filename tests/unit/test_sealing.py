@@ -7,20 +7,31 @@ import importlib
 import json
 import os
 import pkgutil
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from typing import Any
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import Column, MetaData, Table, Text
 
-from domain.downloads.models import DownloadSpec, TableSource
+from api import webhooks
+from api.downloads import actions
+from api.downloads.context import DownloadPath
+from domain.downloads.models import DownloadSpec, DownloadState, TableSource
 from domain.secrets import SealedText
+from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
 from infra.database import TableRow
 from infra.secrets import SealUnreadableError, SecretSealer
 from infra.settings import SecretSettings
 from stores import sealed, tables
 from stores.tables import SEALED
+from stores.tables.shared import Delivery
 
 OLD, NEW, OTHER = (base64.urlsafe_b64encode(os.urandom(32)).decode() for _ in range(3))
+MESSAGE = f"msg_{1:032x}"
+DOWNLOAD = f"dl_{1:024x}"
 
 
 def make_sealer(*keys: str) -> SecretSealer:
@@ -56,6 +67,50 @@ def test_every_sealed_value_of_a_request_is_sealed_anew() -> None:
     assert [make_sealer(NEW).open(value) for value in values if value] == ["callback", "url", "headers"]
     changed = {"callback": spec.callback, "tables": spec.tables}
     assert after.model_copy(update=changed) == spec
+
+
+async def test_a_redelivery_and_a_retry_carry_no_old_seal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`haulage reseal` may have counted the runs and passed over the rows since they were read."""
+    old, new = make_sealer(OLD), make_sealer(NEW)
+    begun: list[Any] = []
+
+    async def note(*arguments: object, **_: object) -> None:
+        begun.extend(each for each in arguments if isinstance(each, WebhookDeliveryInput | DownloadSpec))
+
+    now = datetime.now(UTC)
+    row = Delivery(
+        delivery_id=MESSAGE,
+        project_id="prj_1",
+        owner_system="downloads",
+        owner_id=DOWNLOAD,
+        event_type="download.succeeded",
+        body=WebhookEvent(type="download.succeeded", timestamp=now, data={}).model_dump_json(),
+        url=old.seal("http://receiver").token,
+        receiver="receiver",
+        endpoint=b"",
+        state="failed",
+        created_at=now,
+        pending_since=now,
+    )
+    spec = DownloadSpec(task_id=DOWNLOAD, project_id="prj_1", file_name="a.csv", source_url=old.seal("http://source"))
+    download = MagicMock(request=spec.model_dump(mode="json"))
+    services = MagicMock(sealer=make_sealer(NEW, OLD))
+    services.settings.engine.task_timeout_seconds = 1.0
+    call, reader = MagicMock(services=services), AsyncMock()
+    reader.read_status.return_value.state = DownloadState.FAILED
+    reader.read_catalogue_row.return_value = download
+    monkeypatch.setattr(webhooks.webhooks, "find_delivery", AsyncMock(return_value=row))
+    monkeypatch.setattr(webhooks.webhooks, "list_last_attempts_by_delivery", AsyncMock(return_value={MESSAGE: []}))
+    monkeypatch.setattr(webhooks.handle, "redeliver", note)
+    monkeypatch.setattr(actions, "get_status_reader", lambda _: reader)
+    monkeypatch.setattr(actions.quotas, "consume_quotas_for_start", lambda *_: nullcontext())
+    monkeypatch.setattr(actions, "_signal_waiting_run_or_start_new_run", note)
+    monkeypatch.setattr(actions, "_wait_until_retry_starts", note)
+
+    await webhooks.redeliver_webhook(call, "prj_1", WebhookOwner(system="downloads", id=DOWNLOAD), MESSAGE)
+    await actions.retry_download(call, DownloadPath(task_id=DOWNLOAD))
+
+    assert [new.open(begun[0].url), new.open(begun[1].source_url)] == ["http://receiver", "http://source"]
 
 
 def list_marked_columns(metadata: MetaData) -> set[tuple[str, str]]:
