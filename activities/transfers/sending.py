@@ -165,14 +165,14 @@ class ShardSender:
         """Ask GSE to begin a task, and save the result."""
         saved_at = time.monotonic()
 
-        async def require_lease_after_wait() -> None:
+        async def require_lease_and_time_after_wait() -> None:
             # A worker that waits for its turn, or hangs, may be replaced meanwhile by one that sends to these targets.
             if time.monotonic() - saved_at > LEASE_CHECK_SECONDS:
-                await self._lease.write_changes_or_raise_if_lost([])
+                await self._save_and_retry_until_deadline()
 
         try:
             task_id = await self._gse.begin_transfer(
-                self._build_request(due), entry.write_task_id, require_lease_after_wait
+                self._build_request(due), entry.write_task_id, require_lease_and_time_after_wait
             )
             self._progress.set_id_of_accepted_task(task, task_id, time.time())
         except GseRefused as error:

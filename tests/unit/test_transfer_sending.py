@@ -66,13 +66,17 @@ class CancelledLease:
     def __init__(self, targets: Sequence[ShardTarget]) -> None:
         self.targets = targets
         self.is_lost = False
+        self.outages = 0
 
     async def list_cancelled_keys(self) -> set[int]:
         """All of them."""
         return {target.key for target in self.targets}
 
     async def write_changes_or_raise_if_lost(self, *_: Any) -> None:
-        """Take them, unless the lease is lost."""
+        """Take them, unless the lease is lost or the database is away."""
+        if self.outages:
+            self.outages -= 1
+            raise ConnectionError
         if self.is_lost:
             raise ShardLeaseLost
 
@@ -96,6 +100,14 @@ def start_shard(gse: RefusingGse, tmp_path: Path, seconds: float = 60) -> tuple[
     )
     lease = cast("ShardLease", CancelledLease(progress.targets))
     return progress, ShardSender(cast("GseClient", gse), lease, GseTaskJournal(tmp_path), progress, context)
+
+
+def start_due_shard(gse: RefusingGse, tmp_path: Path, seconds: float = 60) -> tuple[ShardProgress, ShardSender]:
+    """A shard whose targets are to be sent again."""
+    progress, sender = start_shard(gse, tmp_path, seconds)
+    progress.make_targets_due_of_task_without_source(progress.tasks[1], 0)
+    sender._terminated_tasks.add(1)
+    return progress, sender
 
 
 @pytest.mark.parametrize(
@@ -132,15 +144,28 @@ async def test_a_worker_that_was_replaced_while_it_waited_for_its_turn_sends_not
     """The other worker may have waited for it in vain, and sends to the same targets."""
     monkeypatch.setattr(sending, "LEASE_CHECK_SECONDS", -1.0)
     gse = RefusingGse()
-    progress, sender = start_shard(gse, tmp_path)
-    progress.make_targets_due_of_task_without_source(progress.tasks[1], 0)
-    sender._terminated_tasks.add(1)
+    _, sender = start_due_shard(gse, tmp_path)
     lease = cast("CancelledLease", sender._lease)
     gse.on_begin = lambda: setattr(lease, "is_lost", is_lost)
     with pytest.raises(ShardLeaseLost) if is_lost else nullcontext():
         await sender._save_and_begin_task_for_due_targets()
 
     assert gse.begun == begun
+
+
+async def test_an_outage_of_the_database_is_waited_for_before_gse_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind the call: a task without an id would count as one that GSE may have begun."""
+    monkeypatch.setattr(sending, "LEASE_CHECK_SECONDS", -1.0)
+    monkeypatch.setattr(sending, "SAVE_PAUSE_SECONDS", 0.01)
+    gse = RefusingGse()
+    _, sender = start_due_shard(gse, tmp_path)
+    lease = cast("CancelledLease", sender._lease)
+    gse.on_begin = lambda: setattr(lease, "outages", 2)
+    await sender._save_and_begin_task_for_due_targets()
+
+    assert (gse.begun, lease.outages) == (8, 0)
 
 
 async def test_a_step_is_finished_however_often_it_is_cancelled() -> None:
