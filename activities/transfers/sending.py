@@ -35,6 +35,11 @@ _POLL_PAUSES = ((2.0, 9), (5.0, 56))
 """Seconds between further polls, and how often; after these LAST_POLL_SECONDS."""
 LAST_POLL_SECONDS = 10.0
 
+_TURN_TOO_LATE = (
+    "It was not asked to send, since the job's time was over when it was the turn of that call. See "
+    "HAULAGE_GSE__CONCURRENCY and HAULAGE_GSE__CALLS_PER_SECOND."
+)
+
 _log = log.get(__name__)
 
 
@@ -169,6 +174,10 @@ class ShardSender:
             # A worker that waits for its turn, or hangs, may be replaced meanwhile by one that sends to these targets.
             if time.monotonic() - saved_at > LEASE_CHECK_SECONDS:
                 await self._save_and_retry_until_deadline()
+            if not self._seconds_left:
+                too_late = GseUnavailable(_TURN_TOO_LATE)
+                too_late.is_local = True
+                raise too_late
 
         try:
             task_id = await self._gse.begin_transfer(

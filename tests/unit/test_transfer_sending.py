@@ -168,6 +168,18 @@ async def test_an_outage_of_the_database_is_waited_for_before_gse_is_asked(
     assert (gse.begun, lease.outages) == (8, 0)
 
 
+async def test_gse_is_not_asked_to_send_when_the_time_is_over(tmp_path: Path) -> None:
+    """The turn of the call came too late: what GSE began then could only be terminated."""
+    gse = RefusingGse()
+    progress, sender = start_due_shard(gse, tmp_path, seconds=0.2)
+    gse.on_begin = lambda: time.sleep(0.3)
+    await sender._save_and_begin_task_for_due_targets()
+    progress.end_unfinished_at_deadline()
+
+    assert gse.begun == 0
+    assert "HAULAGE_GSE__CONCURRENCY" in progress.targets[0].message
+
+
 async def test_a_step_is_finished_however_often_it_is_cancelled() -> None:
     """A heartbeat that is late and a worker that stops each cancel an activity; the id of a GSE task is saved first."""
     go_on, steps = asyncio.Event(), list[str]()
