@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ast
+from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
 import pytest
+from temporalio.client import Client
+
+from domain.downloads.models import DownloadSpec, DownloadStatus
+from workflows.downloads.handle import start_download
 
 ROOT: Final = Path(__file__).parent.parent.parent
 LAYERS: Final = ("api", "workflows", "activities", "services", "stores", "clients", "infra", "cli")
@@ -38,3 +44,17 @@ def test_no_other_module_starts_workflows(layer: str) -> None:
 
     assert modules
     assert {str(path.relative_to(ROOT)): found for path in modules if (found := starts(path))} == {}
+
+
+async def test_all_steps_of_a_download_wait_behind_those_of_its_project() -> None:
+    """Its activities inherit the key: fifty probes of slow sources must not keep other projects' from their sources."""
+    started: list[dict[str, Any]] = []
+
+    async def start_workflow(*_: object, **options: Any) -> None:
+        started.append(options)
+
+    engine = cast("Client", SimpleNamespace(start_workflow=start_workflow))
+    spec = DownloadSpec(task_id="dl_1", project_id="prj_1", file_name="x.csv")
+    await start_download(engine, spec, DownloadStatus(), timedelta(seconds=10))
+
+    assert started[0]["priority"].fairness_key == "prj_1"

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 from temporalio.client import Client, WorkflowHandle
+from temporalio.common import Priority
 
 from domain.downloads import names
 from domain.downloads.activity_models import DownloadInput
@@ -37,6 +38,8 @@ async def start_download(
         summary=f"export to {spec.file_name}",
         memo={names.NAME_MEMO: spec.file_name, names.REQUEST_MEMO: request_memo, names.STATUS_MEMO: DownloadStatus()},
         task_timeout=task_timeout,
+        # Its steps inherit it. Slow sources hold the places of a queue: one project's downloads wait behind each other.
+        priority=Priority(fairness_key=spec.project_id),
     )
     return await starts.start_workflow(engine, run)
 

@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.common import Priority
 from temporalio.exceptions import ActivityError
 from temporalio.workflow import ActivityCancellationType
 
@@ -171,7 +170,6 @@ class RangeFetchers:
             task_queue=names.SLOW_FETCH_QUEUE if is_slow else names.FETCH_QUEUE,
             **_FETCH_OPTIONS,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            priority=Priority(fairness_key=self._spec.project_id),
             summary=f"pages {pages.first} to {'the end' if pages.end is None else pages.end - 1}",
         )
 
@@ -293,7 +291,6 @@ class FileMaker:
                     DownloadActivities.render_segment,
                     RenderSegmentInput(spec=spec, sources=sources, segment=segment, archive=archive),
                     task_queue=names.RENDER_QUEUE,
-                    priority=Priority(fairness_key=self._spec.project_id),
                     summary=f"rows {segment.first_row:,} to {segment.first_row + segment.rows:,} into a book",
                 )
             )
@@ -312,7 +309,6 @@ class FileMaker:
         *,
         summary: str,
         task_queue: str | None = None,
-        priority: Priority = Priority.default,
     ) -> Result:
         """Run a long activity and, on cancellation, wait until it has ended: nothing may be deleted before."""
         return await workflow.execute_activity_method(
@@ -321,6 +317,5 @@ class FileMaker:
             task_queue=task_queue,
             **_MAKE_OPTIONS,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            priority=priority,
             summary=summary,
         )
