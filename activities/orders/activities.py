@@ -42,7 +42,6 @@ from domain.orders.activity_models import (
     ReadSliceInput,
     ReadSliceResult,
 )
-from domain.orders.capability import Capability
 from domain.orders.config import PlatformSettings
 from domain.orders.slices import SliceAttemptFailure, SliceFailureKind, SliceReadOutcome, SliceReadPurpose
 from domain.orders.windows import TimeWindow
@@ -125,16 +124,8 @@ class OrderActivities:
         if state is None or state.row.notify is None:
             return AlarmsToAnnounce()
         if params.purpose is SliceReadPurpose.SWEEP:
-            return AlarmsToAnnounce(
-                alarms=[
-                    build_alarm(
-                        state.row,
-                        state.row.notify,
-                        "orders.sweep_failed",
-                        slice_attempts.build_failed_sweep_message(state, params),
-                    )
-                ]
-            )
+            message = slice_attempts.build_failed_sweep_message(state, params)
+            return AlarmsToAnnounce(alarms=[build_alarm(state.row, state.row.notify, "orders.sweep_failed", message)])
         redo = "Redo" if params.fault.retryable else "Redo it once that is mended, or"
         message = (
             f"The slice {params.window} failed after {params.attempts} attempts: {params.fault.sentence} "
@@ -243,14 +234,12 @@ class PlatformActivities:
             )
         if attempt.taken is SliceStateWhenTaken.NOT:
             return ReadSliceResult(ending=SliceReadOutcome.OVER)
-        answers = await slice_attempts.load_unexpired_answers_of_earlier_attempts(
-            self._objects, params, state.capability
-        )
+        answers = await slice_attempts.load_unexpired_answers_of_earlier_attempts(self._objects, params, state)
         connector = self.build_connector(
             state, params, answers, AttemptTimeBudget.for_attempt(params.settings.timeout, began)
         )
         try:
-            async with saver.save_during_block(answers) if saver else nullcontext():
+            async with saver.save_during_block(answers, state.row.declared_revision) if saver else nullcontext():
                 result = await self._read_window_and_commit(
                     state, params, connector, may_split=attempt.taken is SliceStateWhenTaken.OPEN
                 )
@@ -258,24 +247,28 @@ class PlatformActivities:
             if saver is None:
                 raise
             raise slice_attempts.to_application_error(
-                await self._store_answers_and_build_failure(state.capability, params, answers, failure)
+                await self._store_answers_and_build_failure(state, params, answers, failure)
             ) from None
         if saver is not None and result.ending is not SliceReadOutcome.OVER:
             await saver.delete_stored_answers()
         return result
 
     async def _store_answers_and_build_failure(
-        self, capability: Capability, params: ReadSliceInput, answers: ReplayableAnswerLog, failure: PlatformFailure
+        self,
+        state: PlatformWithSettingsInForce,
+        params: ReadSliceInput,
+        answers: ReplayableAnswerLog,
+        failure: PlatformFailure,
     ) -> SliceAttemptFailure:
         """Build the failure of the attempt, and store the received answers where the next one may build on them."""
         result = slice_attempts.to_attempt_failure(failure)
         if slice_attempts.are_received_answers_still_valid(failure):
             resume_point = await slice_attempts.store_gained_answers_and_get_resume_point(
-                self._objects, params, answers
+                self._objects, params, answers, state.row.declared_revision
             )
             return slice_attempts.add_resume_point_and_decide_retryable(result, failure, resume_point, answers.gained)
         if answers.has_logged_answers and result.kind is SliceFailureKind.REFUSED:
-            return slice_attempts.make_midway_refusal_retryable_unless_numbered(result, capability.paging.kind)
+            return slice_attempts.make_midway_refusal_retryable_unless_numbered(result, state.capability.paging.kind)
         return result
 
     async def _read_window_and_commit(

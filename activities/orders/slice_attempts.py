@@ -28,7 +28,7 @@ from clients.platforms import (
 from domain.faults import FaultRecord
 from domain.orders import names
 from domain.orders.activity_models import FailSliceInput, ReadSliceInput, ReadSliceResult
-from domain.orders.capability import Capability, PagingByNumberCursorTokenOrLink
+from domain.orders.capability import PagingByNumberCursorTokenOrLink
 from domain.orders.slices import SliceAttemptFailure, SliceFailureKind, SliceResumePoint
 from infra import log, metrics, outages
 from infra.objects import ObjectMissing, ObjectStore
@@ -37,11 +37,15 @@ from stores.orders.platforms import PlatformWithSettingsInForce
 
 
 async def load_unexpired_answers_of_earlier_attempts(
-    objects: ObjectStore, params: ReadSliceInput, capability: Capability
+    objects: ObjectStore, params: ReadSliceInput, state: PlatformWithSettingsInForce
 ) -> ReplayableAnswerLog:
-    """Load the answers of earlier attempts; empty where the platform's page tokens have expired since."""
-    resume_point, good_seconds = params.resume_point, capability.paging.token_seconds
-    if resume_point is None:
+    """Load the answers of earlier attempts; empty where the platform's page tokens have expired since.
+
+    So it is where the rows were declared anew: copies from before that are replaced by whatever is written, and what
+    has been stored meanwhile may be newer than these answers.
+    """
+    resume_point, good_seconds = params.resume_point, state.capability.paging.token_seconds
+    if resume_point is None or resume_point.declared_revision != state.row.declared_revision:
         return ReplayableAnswerLog()
     age = datetime.now(UTC) - resume_point.kept_at
     if good_seconds is not None and age > timedelta(seconds=good_seconds):
@@ -61,7 +65,7 @@ async def load_unexpired_answers_of_earlier_attempts(
 
 
 async def store_gained_answers_and_get_resume_point(
-    objects: ObjectStore, params: ReadSliceInput, answers: ReplayableAnswerLog
+    objects: ObjectStore, params: ReadSliceInput, answers: ReplayableAnswerLog, declared_revision: int
 ) -> SliceResumePoint | None:
     """Store the received answers for the next attempt, and return where."""
     if not answers.gained:
@@ -70,7 +74,7 @@ async def store_gained_answers_and_get_resume_point(
     body = await asyncio.to_thread(answers.encode)
     await objects.put(key, body)
     older = params.resume_point.key if params.resume_point else None
-    return SliceResumePoint(key=key, older=older, kept_at=datetime.now(UTC))
+    return SliceResumePoint(key=key, older=older, kept_at=datetime.now(UTC), declared_revision=declared_revision)
 
 
 CLOCK_JUMP_SECONDS: Final = 60.0
@@ -109,10 +113,10 @@ class AnswerLogSaver:
         return () if self.resume_point is None else (self.resume_point,)
 
     @asynccontextmanager
-    async def save_during_block(self, answers: ReplayableAnswerLog) -> AsyncIterator[None]:
+    async def save_during_block(self, answers: ReplayableAnswerLog, declared_revision: int) -> AsyncIterator[None]:
         """Store the answers every few seconds while the body runs."""
         ended = asyncio.Event()
-        task = asyncio.create_task(self._save_until(ended, answers))
+        task = asyncio.create_task(self._save_until(ended, answers, declared_revision))
         try:
             yield
         finally:
@@ -120,7 +124,7 @@ class AnswerLogSaver:
             ended.set()
             await task
 
-    async def _save_until(self, ended: asyncio.Event, answers: ReplayableAnswerLog) -> None:
+    async def _save_until(self, ended: asyncio.Event, answers: ReplayableAnswerLog, declared_revision: int) -> None:
         pause = shortest = min(SAVE_SECONDS, self._params.settings.timeout * SAVE_SHARE)
         saved = 0
         while True:
@@ -131,7 +135,7 @@ class AnswerLogSaver:
             try:
                 if gained > saved:
                     self.resume_point = await store_gained_answers_and_get_resume_point(
-                        self._objects, self._params, answers
+                        self._objects, self._params, answers, declared_revision
                     )
                 saved = gained
             except Exception as error:

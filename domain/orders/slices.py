@@ -58,6 +58,8 @@ class SliceResumePoint(BaseModel):
     older: str | None = None
     """Key that this one replaces; deleted when this one is loaded."""
     kept_at: AwareDatetime
+    declared_revision: int = 0
+    """That of the platform when they were received."""
 
 
 WAITS_MAX: Final = 1_000

@@ -113,8 +113,7 @@ async def commit_orders_and_slice_unless_lost(
         row = await ledger.find_slice(session, params.platform, params.window, lock=True)
         if row is None or not ledger.is_attempt_still_holder(row, params):
             return ReadSliceResult(ending=SliceReadOutcome.OVER)
-        before = state.row
-        if (platform.base_url, platform.capability) != (before.base_url, before.capability):
+        if _get_declaration(platform) != _get_declaration(state.row):
             raise DeclarationChanged(
                 f"The declaration of platform {params.platform} was changed while the slice {params.window} was read."
             )
@@ -157,6 +156,11 @@ async def commit_orders_and_slice_unless_lost(
         session.add(row)
         await ledger.advance_complete_to(session, platform)
     return result
+
+
+def _get_declaration(platform: OrderPlatform) -> tuple[object, ...]:
+    """Return what is declared of a platform, and the revision at which its rows were: changed and changed back, too."""
+    return platform.base_url, platform.capability, platform.declared_revision
 
 
 async def release_slice_unless_retaken(database: Database, params: ReadSliceInput) -> None:

@@ -210,9 +210,13 @@ async def test_one_that_was_given_up_does_not_come_back(
     assert woken.ending is SliceReadOutcome.OVER
 
 
-@pytest.mark.parametrize(("rows", "revisions"), [({"version": None}, 1), ({}, 0)], ids=["rows", "pages"])
+@pytest.mark.parametrize(
+    ("rows", "revisions", "goes_back"),
+    [({"version": None}, 1, False), ({"version": None}, 1, True), ({}, 0, False)],
+    ids=["rows", "rows and back", "pages"],
+)
 async def test_what_was_read_by_a_former_declaration_is_not_written(
-    orders: Orders, monkeypatch: pytest.MonkeyPatch, rows: dict[str, Any], revisions: int
+    orders: Orders, monkeypatch: pytest.MonkeyPatch, rows: dict[str, Any], revisions: int, goes_back: bool
 ) -> None:
     """It was changed while the slice was read, perhaps because that is read wrongly: the slice is read again."""
     held_up = HeldUp()
@@ -223,7 +227,8 @@ async def test_what_was_read_by_a_former_declaration_is_not_written(
     reading = asyncio.create_task(attempt("reading", SliceReadPurpose.AGAIN))
     await held_up.is_waiting.wait()
     paging, known = PLAIN.paging.model_copy(update={"size": 50}), PLAIN.rows.model_copy(update=rows)
-    await orders.set_up(capability=PLAIN.model_copy(update={"paging": paging, "rows": known}))
+    for capability in (PLAIN.model_copy(update={"paging": paging, "rows": known}), *([PLAIN] if goes_back else ())):
+        await orders.set_up(capability=capability)
     held_up.may_go_on.set()
     with pytest.raises(ApplicationError, match="was changed while the slice"):
         await reading
