@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 from pydantic import BaseModel
+from temporalio import activity
 from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import IndexedValueType, TaskQueueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
@@ -274,6 +275,12 @@ async def check_health(engine: Client) -> None:
     """Check that the engine answers and reads its own database: a frontend alone is healthy without it."""
     await engine.service_client.check_health()
     await engine.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=engine.namespace))
+
+
+def get_activity_call() -> str:
+    """Identify what the running activity was called for: the same in each of its attempts, and in no other call."""
+    info = activity.info()
+    return f"{info.workflow_run_id}/{info.activity_id}"
 
 
 async def list_heartbeat_details(

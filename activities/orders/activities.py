@@ -45,7 +45,7 @@ from domain.orders.activity_models import (
 from domain.orders.config import PlatformSettings
 from domain.orders.slices import SliceAttemptFailure, SliceFailureKind, SliceReadOutcome, SliceReadPurpose
 from domain.orders.windows import TimeWindow
-from infra import log, metrics
+from infra import log, metrics, temporal
 from infra.database import DATABASE_ERRORS
 from infra.heartbeats import send_heartbeats_during_block
 from infra.limits import DatabaseLimiter
@@ -117,7 +117,7 @@ class OrderActivities:
     @activity.defn(name="order_fail")
     async def record_failed_slice_or_sweep(self, params: FailSliceInput) -> AlarmsToAnnounce:
         """Move a slice into the failed set and return an alarm; a failed sweep is recorded, and repeated later."""
-        state = await attempts.record_failed_slice_or_sweep(self._database, params)
+        state = await attempts.record_failed_slice_or_sweep(self._database, params, temporal.get_activity_call())
         event = "order_sweep_failed" if params.purpose is SliceReadPurpose.SWEEP else "order_slice_failed"
         log.get(__name__).warning(event, platform=params.platform, window=str(params.window), code=params.fault.code)
         metrics.SLICES_ENDED.labels(params.platform, params.purpose.value, "failed", params.fault.code).inc()
@@ -165,11 +165,13 @@ class PlatformActivities:
             if params.records_failure and not failure.is_local and not isinstance(failure, CredentialsRefused):
                 await self._record_first_clock_failure(params, failure)
             raise
-        seen = await health.record_clock_skew_and_clear_failure(self._database, params.platform, platform_now)
-        row, skew, before = seen.row, seen.skew_seconds, seen.skew_before
-        clock = ClockSkew(platform=params.platform, skew_seconds=skew)
         most = self._settings.skew_max_seconds
-        if abs(skew) <= most or (before is not None and abs(before) > most) or row.notify is None:
+        seen = await health.record_clock_skew_and_clear_failure(
+            self._database, params.platform, platform_now, most, temporal.get_activity_call()
+        )
+        row, skew = seen.row, seen.skew_seconds
+        clock = ClockSkew(platform=params.platform, skew_seconds=skew)
+        if not seen.is_alarm_due or row.notify is None:
             return ClockSkewAndAlarmResult(clock=clock)
         message = (
             f"The clock of platform {params.platform} is {skew:+.0f} s off ours, more than {most:.0f} s. "
@@ -389,5 +391,7 @@ class BackfillActivities:
     async def close_backfill_and_alarm_if_failed(self, params: EndBackfillInput) -> AlarmsToAnnounce:
         """Close the record once, and return an alarm if the backfill has failed."""
         fault = params.fault or params.progress.fault
-        clock = await backfills.close_and_alarm_if_failed(self._database, params.backfill_id, params.progress, fault)
-        return AlarmsToAnnounce(alarms=[clock] if clock else [])
+        alarm = await backfills.close_and_alarm_if_failed(
+            self._database, params.backfill_id, params.progress, fault, temporal.get_activity_call()
+        )
+        return AlarmsToAnnounce(alarms=[alarm] if alarm else [])

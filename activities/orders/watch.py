@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 from domain.orders import names
 from domain.orders.activity_models import AlarmsToAnnounce, PlatformAlarm, PlatformNumbersResult, ServedPlatformsResult
 from domain.orders.slices import BACKFILL_TERMINATED
-from infra import log, outages, starts
+from infra import log, outages, starts, temporal
 from infra.database import Database
 from infra.heartbeats import send_heartbeats_during_block
 from infra.housekeeping import remove_in_batches_within_time
@@ -40,7 +40,8 @@ class PlatformPresenceActivities:
     async def record_unserved_platforms_and_alarm(self, presence: ServedPlatformsResult) -> AlarmsToAnnounce:
         """Record since when platforms are unserved; return an alarm for each that has just become so."""
         alarms = AlarmsToAnnounce()
-        for row in await health.record_served_and_find_newly_unserved(self._database, presence):
+        call = temporal.get_activity_call()
+        for row in await health.record_served_and_find_newly_unserved(self._database, presence, call):
             log.get(__name__).error("platform_unserved", platform=row.platform)
             if row.notify is not None:
                 alarms.alarms.append(
@@ -64,21 +65,22 @@ class OverdueScanActivities:
     @activity.defn(name="order_scan")
     async def report_stale_slices_and_close_lost_backfills(self) -> AlarmsToAnnounce:
         """Return an alarm for each stale slice and each lost backfill, once."""
-        alarms = await self._report_stale_slices()
-        return AlarmsToAnnounce(alarms=[*alarms, *await self._close_lost_backfills()])
+        call = temporal.get_activity_call()
+        alarms = await self._report_stale_slices(call)
+        return AlarmsToAnnounce(alarms=[*alarms, *await self._close_lost_backfills(call)])
 
-    async def _report_stale_slices(self) -> list[PlatformAlarm]:
+    async def _report_stale_slices(self, call: str) -> list[PlatformAlarm]:
         """Mark slices that take too long as reported, and return their alarms."""
         waiting = await health.list_platforms_with_stale_unbegun_slices(self._database, self._stale_after)
         paused = [each for each in waiting if await is_platform_paused(self._engine, self._database, each)]
         overdue = await health.list_slices_claimed_too_long_ago(
-            self._database, self._stale_after, SLICES_AT_ONCE, not_begun_by=paused
+            self._database, self._stale_after, SLICES_AT_ONCE, not_begun_by=paused, call=call
         )
         lost = [each for each in overdue.slices if await self._has_reread_without_running_workflow(each)]
         for each in lost:
             await health.record_stale_reread_as_failed(self._database, each)
         ids = [each.slice_id for each in overdue.slices if each not in lost]
-        reported, platforms = await health.mark_stale_slices_as_reported(self._database, overdue, ids)
+        reported, platforms = await health.mark_stale_slices_as_reported(self._database, overdue, ids, call)
         alarms = []
         for each in overdue.slices:
             if each.slice_id in reported:
@@ -89,12 +91,13 @@ class OverdueScanActivities:
                     alarms.append(build_alarm(platform, platform.notify, "orders.slice_stale", message))
         return alarms
 
-    async def _close_lost_backfills(self) -> list[PlatformAlarm]:
+    async def _close_lost_backfills(self, call: str) -> list[PlatformAlarm]:
         """Close the records of backfills whose workflow was terminated; return an alarm for each."""
-        rows = await backfills.list_running_backfills(self._database)
+        rows = await backfills.list_running_backfills(self._database, call)
         lost = [row.backfill_id for row in rows if not await is_workflow_running(self._engine, row.workflow_id)]
         closed = [
-            await backfills.close_as_failed(self._database, backfill_id, BACKFILL_TERMINATED) for backfill_id in lost
+            await backfills.close_as_failed(self._database, backfill_id, BACKFILL_TERMINATED, call)
+            for backfill_id in lost
         ]
         return [alarm for alarm in closed if alarm]
 

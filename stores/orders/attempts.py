@@ -173,7 +173,7 @@ async def release_slice_unless_retaken(database: Database, params: ReadSliceInpu
 
 
 async def record_failed_slice_or_sweep(
-    database: Database, params: FailSliceInput
+    database: Database, params: FailSliceInput, call: str
 ) -> PlatformWithSettingsInForce | None:
     """Move a slice into the failed set; a failed sweep is recorded, and repeated later.
 
@@ -186,7 +186,8 @@ async def record_failed_slice_or_sweep(
     async with database.session() as session:
         state = await platforms.load_platform_with_settings(session, params.platform, lock=True)
         if params.purpose is SliceReadPurpose.SWEEP:
-            return state if await slices.record_failed_sweep(session, state.row, params.window, params.fault) else None
+            is_due = await slices.record_failed_sweep(session, state.row, params.window, params.fault, call)
+            return state if is_due else None
         if params.purpose is SliceReadPurpose.AGAIN:
             await ledger.record_failed_reread(session, params.platform, params.window, params.fault)
         is_failed = await ledger.fail_slice_unless_finished_or_taken(

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import update
 from sqlalchemy.dialects.postgresql import insert
-from sqlmodel import col, select
+from sqlmodel import col, or_, select
 
 from domain.faults import FaultRecord
 from domain.orders.activity_models import BackfillBatchInput, BackfillInput, PlatformAlarm, SliceJob
@@ -53,27 +53,30 @@ async def save_progress_and_list_next(database: Database, params: BackfillBatchI
 
 
 async def close_and_alarm_if_failed(
-    database: Database, backfill_id: str, progress: BackfillProgress, fault: FaultRecord | None
+    database: Database, backfill_id: str, progress: BackfillProgress, fault: FaultRecord | None, call: str
 ) -> PlatformAlarm | None:
     """Save the progress of a backfill, and close its record; return an alarm if it has failed.
 
-    Repeated, it returns the same alarm: the one before may be lost with the worker that it was returned to.
+    Args:
+        call: Of the activity that closes it: where it is repeated, the same alarm is returned. The one before may be
+            lost with the worker that it was returned to.
     """
     async with database.session() as session:
         await _save_progress(session, backfill_id, progress)
-        return await _close_record_and_build_alarm_if_failed(session, backfill_id, fault, repeats_alarm=True)
+        return await _close_record_and_build_alarm_if_failed(session, backfill_id, fault, call)
 
 
-async def close_as_failed(database: Database, backfill_id: str, fault: FaultRecord) -> PlatformAlarm | None:
-    """Close the record of a backfill that has failed, with its progress so far; return an alarm."""
+async def close_as_failed(database: Database, backfill_id: str, fault: FaultRecord, call: str) -> PlatformAlarm | None:
+    """Close the record of a backfill that has failed, with its progress so far; return an alarm, as above."""
     async with database.session() as session:
-        return await _close_record_and_build_alarm_if_failed(session, backfill_id, fault)
+        return await _close_record_and_build_alarm_if_failed(session, backfill_id, fault, call)
 
 
-async def list_running_backfills(database: Database) -> list[OrderBackfill]:
-    """List the records of running backfills."""
+async def list_running_backfills(database: Database, closed_by: str = "") -> list[OrderBackfill]:
+    """List the records of running backfills, and of those that this call of an activity has closed."""
+    found = or_(col(OrderBackfill.state) == BackfillState.RUNNING, col(OrderBackfill.closed_by) == closed_by)
     async with database.session() as session:
-        return list(await session.exec(select(OrderBackfill).where(OrderBackfill.state == BackfillState.RUNNING)))
+        return list(await session.exec(select(OrderBackfill).where(found)))
 
 
 async def _save_progress(session: Session, backfill_id: str, progress: BackfillProgress) -> None:
@@ -85,24 +88,19 @@ async def _save_progress(session: Session, backfill_id: str, progress: BackfillP
 
 
 async def _close_record_and_build_alarm_if_failed(
-    session: Session, backfill_id: str, fault: FaultRecord | None, *, repeats_alarm: bool = False
+    session: Session, backfill_id: str, fault: FaultRecord | None, call: str
 ) -> PlatformAlarm | None:
     """Close a record if it is open; return an alarm if it has failed and its platform has an address for alarms.
 
     It is gone where its platform was removed.
-
-    Args:
-        repeats_alarm: Whether the alarm is returned, too, of a record that was closed with the same fault before.
     """
     row = await session.get(OrderBackfill, backfill_id, with_for_update=True)
     if row is None:
         return None
     if row.state != BackfillState.RUNNING:
-        if fault is None or not repeats_alarm or row.fault != fault.model_dump():
-            return None
-        return await _build_alarm(session, row, fault)
+        return await _build_alarm(session, row, fault) if fault is not None and row.closed_by == call else None
     row.state = BackfillState.SUCCEEDED if fault is None else BackfillState.FAILED
-    row.fault = None if fault is None else fault.model_dump()
+    row.fault, row.closed_by = None if fault is None else fault.model_dump(), call
     row.finished_at = await ledger.read_database_time(session)
     session.add(row)
     metrics.BACKFILLS.labels(row.platform, row.state).inc()

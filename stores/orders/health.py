@@ -42,12 +42,13 @@ class PlatformClockFailureAndAlarmDue:
 
 
 @dataclass(frozen=True, slots=True)
-class ClockSkewNowAndBefore:
-    """A platform's clock beside the database's, now and before."""
+class ClockSkewAndAlarmDue:
+    """A platform's clock beside the database's."""
 
     row: OrderPlatform
     skew_seconds: float
-    skew_before: float | None
+    is_alarm_due: bool
+    """Whether it has just become too large."""
 
 
 async def record_unreadable_clock_and_decide_alarm(
@@ -71,9 +72,13 @@ async def record_unreadable_clock_and_decide_alarm(
 
 
 async def record_clock_skew_and_clear_failure(
-    database: Database, platform: str, platform_now: datetime
-) -> ClockSkewNowAndBefore:
+    database: Database, platform: str, platform_now: datetime, most_seconds: float, call: str
+) -> ClockSkewAndAlarmDue:
     """Save how far a platform's clock is ahead of the database's, and clear an earlier failure to read it.
+
+    Args:
+        most_seconds: How far it may be off.
+        call: Of the activity that saves it: where it is repeated, the same alarm is due.
 
     Raises:
         Missing: The platform was removed meanwhile.
@@ -83,9 +88,12 @@ async def record_clock_skew_and_clear_failure(
         now = await ledger.read_database_time(session)
         before, skew = row.skew_seconds, (platform_now - now).total_seconds()
         row.skew_seconds, row.skew_at = skew, now
+        is_off = abs(skew) > most_seconds
+        if is_off and (before is None or abs(before) <= most_seconds):
+            row.skew_alarm_by = call
         row.clock_failed_since, row.clock_fault, row.clock_alarm_for = None, None, None
         session.add(row)
-    return ClockSkewNowAndBefore(row, skew, before)
+    return ClockSkewAndAlarmDue(row, skew, is_off and row.skew_alarm_by == call)
 
 
 async def record_refused_credentials_and_find_due_alarm(
@@ -110,17 +118,23 @@ async def record_refused_credentials_and_find_due_alarm(
 
 
 async def record_served_and_find_newly_unserved(
-    database: Database, presence: ServedPlatformsResult
+    database: Database, presence: ServedPlatformsResult, call: str
 ) -> list[OrderPlatform]:
-    """Record since when no worker serves a platform; return the rows of those that have just become unserved."""
+    """Record since when no worker serves a platform; return the rows of those that have just become unserved.
+
+    Args:
+        call: Of the activity that records it: where it is repeated, the same rows are returned.
+    """
     number, since = col(OrderPlatform.platform), col(OrderPlatform.unserved_since)
+    is_new = or_(since.is_(None), col(OrderPlatform.unserved_alarm_by) == call)
     is_back = number.in_(presence.served), since.is_not(None)
     # One that was removed while the workers were asked is not missed.
-    is_lost = number.in_(presence.unserved), since.is_(None), col(OrderPlatform.removed_at).is_(None)
+    is_lost = number.in_(presence.unserved), is_new, col(OrderPlatform.removed_at).is_(None)
     async with database.session() as session:
         # Only rows that change are locked: the others may be busy, and are not to wait for each other.
         await session.exec(update(OrderPlatform).where(*is_back).values(unserved_since=None))
-        lost = update(OrderPlatform).where(*is_lost).values(unserved_since=func.clock_timestamp())
+        values = {"unserved_since": func.coalesce(since, func.clock_timestamp()), "unserved_alarm_by": call}
+        lost = update(OrderPlatform).where(*is_lost).values(values)
         rows = (await session.exec(lost.returning(OrderPlatform))).scalars()
         return sorted(rows, key=lambda row: row.platform)
 
@@ -173,9 +187,9 @@ async def list_platforms_with_stale_unbegun_slices(database: Database, stale_aft
 
 
 async def list_slices_claimed_too_long_ago(
-    database: Database, stale_after: timedelta, limit: int, *, not_begun_by: Sequence[str]
+    database: Database, stale_after: timedelta, limit: int, *, not_begun_by: Sequence[str], call: str
 ) -> OverdueSlices:
-    """List the oldest slices that take longer than `stale_after` and are not reported yet.
+    """List the oldest slices that take longer than `stale_after` and are not reported yet, or by this call.
 
     Args:
         not_begun_by: Platforms that begin no slice: their unbegun ones are left out, so that they fill no list.
@@ -185,7 +199,7 @@ async def list_slices_claimed_too_long_ago(
         oldest = (
             select(OrderSlice)
             .where(
-                _build_stale_condition(now - stale_after),
+                _build_stale_condition(now - stale_after, call),
                 not_(and_(col(OrderSlice.platform).in_(not_begun_by), _build_unbegun_condition())),
             )
             .order_by(col(OrderSlice.claimed_at))
@@ -201,18 +215,18 @@ async def list_slices_claimed_too_long_ago(
 
 
 async def mark_stale_slices_as_reported(
-    database: Database, overdue: OverdueSlices, ids: Sequence[int | None]
+    database: Database, overdue: OverdueSlices, ids: Sequence[int | None], call: str
 ) -> tuple[set[int | None], dict[str, OrderPlatform]]:
     """Mark these slices as reported, unless another scan did or they have ended.
 
     Returns:
-        The ids of those that this call marked, and the platforms of all that are overdue.
+        The ids of those that this call of the activity marked, and the platforms of all that are overdue.
     """
     async with database.session() as session:
         statement = (
             update(OrderSlice)
-            .where(col(OrderSlice.slice_id).in_(ids), _build_stale_condition(overdue.before))
-            .values(stale_told_at=func.now())
+            .where(col(OrderSlice.slice_id).in_(ids), _build_stale_condition(overdue.before, call))
+            .values(stale_told_at=func.now(), stale_alarm_by=call)
             .returning(col(OrderSlice.slice_id))
         )
         marked = set((await session.exec(statement)).scalars()) if ids else set()
@@ -227,14 +241,14 @@ async def record_stale_reread_as_failed(database: Database, stale: StaleSlice) -
         await ledger.record_failed_reread(session, stale.platform, stale.window, SLICE_TERMINATED)
 
 
-def _build_stale_condition(before: datetime) -> ColumnElement[bool]:
-    """Claimed before a moment and unfinished, or being read again since before it, and not reported yet."""
+def _build_stale_condition(before: datetime, call: str = "") -> ColumnElement[bool]:
+    """Claimed before a moment and unfinished, or being read again since before it, and not reported by another call."""
     is_open = and_(
         ledger.build_unfinished_condition(), col(OrderSlice.failed_at).is_(None), col(OrderSlice.claimed_at) < before
     )
     return and_(
         or_(is_open, col(OrderSlice.reread_since) < before),
-        col(OrderSlice.stale_told_at).is_(None),
+        or_(col(OrderSlice.stale_told_at).is_(None), col(OrderSlice.stale_alarm_by) == call),
     )
 
 

@@ -240,21 +240,24 @@ def build_failed_sweep_condition() -> ColumnElement[bool]:
 
 
 async def record_failed_sweep(
-    session: Session, platform: OrderPlatform, window: TimeWindow, fault: FaultRecord
+    session: Session, platform: OrderPlatform, window: TimeWindow, fault: FaultRecord, call: str
 ) -> IsAlarmDue:
     """Record that the sweep of a slice has failed; return whether an alarm is due. The platform's row must be locked.
 
     A failed sweep is repeated after `sweep_after` seconds. When a slice's sweep fails a second time in a row, an alarm
     is sent, once for a platform until none of its sweeps fails any more.
+
+    Args:
+        call: Of the activity that records it: repeated, it counts no other failure, and returns the same.
     """
     row = await ledger.find_slice(session, platform.platform, window, lock=True)
     if row is None or row.done_at is None or row.swept_at is not None:
         return False
-    is_due = row.failed_at is not None and not platform.sweeps_told
-    row.failed_at, row.fault, row.sweep_holder = await ledger.read_database_time(session), fault.model_dump(), None
-    platform.sweeps_told = platform.sweeps_told or is_due
+    if row.failed_at is not None and row.sweep_holder != call:
+        platform.sweeps_alarm_by = platform.sweeps_alarm_by or call
+    row.failed_at, row.fault, row.sweep_holder = await ledger.read_database_time(session), fault.model_dump(), call
     session.add_all([row, platform])
-    return is_due
+    return platform.sweeps_alarm_by == call
 
 
 async def record_completed_sweep_and_rearm_failure_alarm(
@@ -264,9 +267,10 @@ async def record_completed_sweep_and_rearm_failure_alarm(
     row.swept_at, row.missed, row.late_seconds = await ledger.read_database_time(session), missed, late_seconds
     row.failed_at, row.fault, row.sweep_holder = None, None, None
     session.add(row)
-    if platform.sweeps_told:
+    if platform.sweeps_alarm_by is not None:
         await session.flush()
-        platform.sweeps_told = bool(await count_failed_sweeps(session, [platform.platform]))
+        if not await count_failed_sweeps(session, [platform.platform]):
+            platform.sweeps_alarm_by = None
 
 
 async def count_failed_sweeps(session: Session, platforms: Collection[str]) -> dict[str, int]:

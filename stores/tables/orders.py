@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     CheckConstraint,
     Column,
     ForeignKey,
@@ -70,8 +69,11 @@ class OrderPlatform(TableRow, table=True):
     credentials_tried_at: datetime | None = Field(default=None, sa_type=UtcTime)
     credentials_alarm_for: datetime | None = Field(default=None, sa_type=UtcTime)
     unserved_since: datetime | None = Field(default=None, sa_type=UtcTime)
-    # Whether the alarm about failing sweeps was sent; reset when none of them fails any more.
-    sweeps_told: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
+    # The activities that decided to send the alarms about its worker, its clock and its sweeps: one that is repeated,
+    # since its worker was lost with the alarm, returns it again. The last is null while none of its sweeps fails.
+    unserved_alarm_by: str | None = Field(default=None, sa_type=Text)
+    skew_alarm_by: str | None = Field(default=None, sa_type=Text)
+    sweeps_alarm_by: str | None = Field(default=None, sa_type=Text)
     # When the platform's filter was seen to use the declared time zone.
     zone_checked_at: datetime | None = Field(default=None, sa_type=UtcTime)
     # The row of a removed platform says whose its orders are.
@@ -148,11 +150,13 @@ class OrderSlice(TableRow, table=True):
     reread_since: datetime | None = Field(default=None, sa_type=UtcTime)
     reread_at: datetime | None = Field(default=None, sa_type=UtcTime)
     reread_fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
-    # The attempts that may commit another reading of a complete slice: a requested one, and a sweep.
+    # The attempts that may commit another reading of a complete slice: a requested one, and a sweep. Of a sweep that
+    # has failed, the activity that recorded it.
     reread_holder: str | None = Field(default=None, sa_type=Text)
     sweep_holder: str | None = Field(default=None, sa_type=Text)
-    # When the alarm about its duration was sent; null once it has ended.
+    # When the alarm about its duration was sent, null once it has ended; and the activity that decided so.
     stale_told_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    stale_alarm_by: str | None = Field(default=None, sa_type=Text)
 
 
 class OrderBackfill(TableRow, table=True):
@@ -182,6 +186,8 @@ class OrderBackfill(TableRow, table=True):
     read_to: datetime | None = Field(default=None, sa_type=UtcTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
     fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
+    # The activity that closed it: repeated, it returns the alarm again.
+    closed_by: str | None = Field(default=None, sa_type=Text)
 
 
 class Order(TableRow, table=True):

@@ -11,14 +11,13 @@ from temporalio.client import ScheduleBackfill, ScheduleOverlapPolicy
 from temporalio.testing import ActivityEnvironment
 
 from activities.orders.activities import BackfillActivities
-from activities.orders.watch import OverdueScanActivities
 from domain.orders import names
 from domain.orders.activity_models import BackfillInput
 from domain.orders.windows import TimeWindow
 from infra.settings import Settings
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import OrderSlice
-from tests.support.orders import NUMBER, QUEUES, Orders, running_orders, since
+from tests.support.orders import NUMBER, QUEUES, Orders, running_orders, scan_overdue, since
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
 
@@ -208,15 +207,10 @@ async def test_a_backfill_that_is_ended_by_hand_has_failed(settings: Settings) -
         await orders.engine.get_workflow_handle(terminated["workflow_id"]).terminate()
 
         assert (await wait_for_end(orders, cancelled))["fault"]["code"] == "backfill_ended"
-        found = await ActivityEnvironment().run(
-            OverdueScanActivities(orders.services).report_stale_slices_and_close_lost_backfills
-        )
-        again = await ActivityEnvironment().run(
-            OverdueScanActivities(orders.services).report_stale_slices_and_close_lost_backfills
-        )
+        found, again = await scan_overdue(orders), await scan_overdue(orders)
 
-        assert [each.type for each in found.alarms] == ["orders.backfill_failed"]
-        assert again.alarms == []
+        assert [each.type for each in found] == ["orders.backfill_failed"]
+        assert again == []
         assert (await wait_for_end(orders, terminated))["fault"]["code"] == "backfill_ended"
         play(orders)
 

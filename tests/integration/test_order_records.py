@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,7 +20,7 @@ from domain.orders.activity_models import (
     ServedPlatformsResult,
 )
 from domain.orders.config import DEFAULT_LEVEL
-from domain.orders.slices import BackfillProgress, SliceReadPurpose
+from domain.orders.slices import SliceReadPurpose
 from domain.orders.windows import TimeWindow
 from infra.database import Database
 from stores.orders import attempts, backfills, health, ledger, order_copies, platforms, slices
@@ -147,13 +148,13 @@ async def test_sweeps_that_fail_for_ever_keep_no_other_from_its_turn(records: Da
     newest = ledger.build_window(build_slice(0))
     seen = list[TimeWindow]()
 
-    for _ in range(8):
+    for turn in range(8):
         due = await claim(records)
         seen += due
         async with records.session() as session:
             platform = await session.get_one(OrderPlatform, NUMBER, with_for_update=True)
             for window in due:
-                await slices.record_failed_sweep(session, platform, window, REFUSED)
+                await slices.record_failed_sweep(session, platform, window, REFUSED, f"call-{turn}")
         # A quarter of an hour later, each that has failed is due again.
         async with records.session() as session:
             for row in await session.exec(select(OrderSlice).where(col(OrderSlice.failed_at).is_not(None))):
@@ -211,12 +212,13 @@ async def test_nothing_is_recorded_of_a_platform_that_was_removed_meanwhile(reco
     """While its workers, its clock or its credentials were asked for: no alarm, and no concern that stays for ever."""
     await remove(records)
     failed = PlatformFaultInput(platform=NUMBER, asked_at=NOON, fault=REFUSED)
+    presence = ServedPlatformsResult(unserved=[NUMBER])
 
-    assert await health.record_served_and_find_newly_unserved(records, ServedPlatformsResult(unserved=[NUMBER])) == []
+    assert await health.record_served_and_find_newly_unserved(records, presence, "call") == []
     for recording in (
         health.record_unreadable_clock_and_decide_alarm(records, failed, timedelta()),
         health.record_refused_credentials_and_find_due_alarm(records, failed),
-        health.record_clock_skew_and_clear_failure(records, NUMBER, NOON),
+        health.record_clock_skew_and_clear_failure(records, NUMBER, NOON, 1, "call"),
     ):
         with pytest.raises(Missing, match="There is no platform"):
             await recording
@@ -230,11 +232,13 @@ async def test_nothing_is_recorded_of_a_platform_that_was_removed_meanwhile(reco
 async def test_a_platform_without_a_worker_is_recorded_once_until_it_is_served(records: Database) -> None:
     """By those that are not: one is lost, and lost again after it was back."""
     await add(records, build_platform("shop-2"))
+    numbers = itertools.count()
 
     async def record(*unserved: str) -> list[str]:
         served = [each for each in (NUMBER, "shop-2") if each not in unserved]
         presence = ServedPlatformsResult(served=served, unserved=list(unserved))
-        return [row.platform for row in await health.record_served_and_find_newly_unserved(records, presence)]
+        lost = await health.record_served_and_find_newly_unserved(records, presence, f"call-{next(numbers)}")
+        return [row.platform for row in lost]
 
     assert [await record(*each) for each in ([], [NUMBER], [NUMBER], [], [NUMBER, "shop-2"])] == [
         [],
@@ -251,7 +255,7 @@ async def test_a_busy_platform_holds_up_no_other_in_the_watch(records: Database)
     async with asyncio.timeout(SOON_SECONDS), records.session() as session:
         await platforms.require_platform(session, NUMBER, lock=True)
         presence = ServedPlatformsResult(served=[NUMBER], unserved=["shop-2"])
-        lost = await health.record_served_and_find_newly_unserved(records, presence)
+        lost = await health.record_served_and_find_newly_unserved(records, presence, "call")
     assert [row.platform for row in lost] == ["shop-2"]
 
 
@@ -264,7 +268,7 @@ async def test_a_backfill_of_a_removed_platform_ends(records: Database) -> None:
     await backfills.insert_backfill_if_new(records, params, "workflow")
     await remove(records)
 
-    assert await backfills.close_as_failed(records, "b1", REFUSED) is None
+    assert await backfills.close_as_failed(records, "b1", REFUSED, "call") is None
 
 
 async def test_an_order_is_found_by_its_key_and_not_among_all_of_its_platform(records: Database) -> None:
@@ -322,46 +326,6 @@ async def test_a_busy_platform_holds_up_no_change_of_the_options_of_all(records:
         await session.commit()
         await beginning
     assert [row.platform for row in rows] == [NUMBER, "shop-2"]
-
-
-async def test_the_alarm_of_a_backfill_is_returned_again_to_an_activity_that_is_repeated(database: Database) -> None:
-    """The worker may be lost after it has closed the record; the watch, which finds it closed, sends no other."""
-    await add(database, Project(project_id=PROJECT, name="", created_at=NOON))
-    await add(database, build_platform(notify="sealed"))
-    window = TimeWindow(start=NOON - SLICE, end=NOON)
-    params = BackfillInput(
-        platform=NUMBER, project_id=PROJECT, backfill_id="b1", window=window, asked_by="ann", asked_at=NOON
-    )
-    await backfills.insert_backfill_if_new(database, params, "workflow")
-
-    first, again, other = [
-        await backfills.close_and_alarm_if_failed(database, "b1", BackfillProgress(), fault)
-        for fault in (REFUSED, REFUSED, None)
-    ]
-
-    assert first is not None
-    assert (again, other) == (first, None)
-    assert await backfills.close_as_failed(database, "b1", REFUSED) is None
-
-
-async def test_alarms_about_a_platform_are_returned_again_to_an_activity_that_is_repeated(records: Database) -> None:
-    """For the same failure; for a later one, which another slice or cycle reports, none is due."""
-    first = PlatformFaultInput(platform=NUMBER, asked_at=NOON, fault=REFUSED)
-    later = first.model_copy(update={"asked_at": NOON + SLICE})
-
-    clock = [
-        (await health.record_unreadable_clock_and_decide_alarm(records, each, patience)).is_due
-        for each, patience in ((first, SLICE), (first, timedelta()), (first, timedelta()), (later, timedelta()))
-    ]
-    refused = [
-        await health.record_refused_credentials_and_find_due_alarm(records, each) is not None
-        for each in (first, first, later, first)
-    ]
-    await health.record_clock_skew_and_clear_failure(records, NUMBER, NOON)
-
-    assert clock == [False, True, True, False]
-    assert refused == [True, True, False, True]
-    assert (await health.record_unreadable_clock_and_decide_alarm(records, later, timedelta())).is_due
 
 
 async def test_a_declaration_that_is_valid_no_longer_holds_up_no_other_platform(

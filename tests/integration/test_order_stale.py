@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 from sqlmodel import col, func, update
-from temporalio.testing import ActivityEnvironment
 
 from activities.orders import watch
-from activities.orders.watch import OverdueScanActivities
 from domain.orders import names
-from domain.orders.activity_models import OrderWatchPatienceInput, PlatformAlarm
+from domain.orders.activity_models import OrderWatchPatienceInput
 from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.settings import Settings
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import OrderSlice
-from tests.support.orders import NUMBER, SIGNED, Orders, gauge, running_orders, since
+from tests.support.orders import NUMBER, SIGNED, Orders, gauge, running_orders, scan_overdue, since
 from tests.support.waiting import eventually
 from workflows.orders.alarms import OrderWatchWorkflow
 
@@ -48,15 +46,6 @@ async def change(orders: Orders, row: OrderSlice, **values: Any) -> None:
 def ago(**distance: float) -> Any:
     """A time before the database's now."""
     return func.now() - timedelta(**distance)
-
-
-async def scan(orders: Orders) -> list[PlatformAlarm]:
-    """One scan; returns the alarms that it sends."""
-    return (
-        await ActivityEnvironment().run(
-            OverdueScanActivities(orders.services).report_stale_slices_and_close_lost_backfills
-        )
-    ).alarms
 
 
 async def list_stale_slices(orders: Orders) -> list[str]:
@@ -90,7 +79,7 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
         assert (concern["count"], concern["parts"][0]["subject"]) == (1, NUMBER)
 
         await orders.fetch()
-        assert await scan(orders) == []
+        assert await scan_overdue(orders) == []
         assert (await orders.status())["stale"] == 0
         assert await list_stale_slices(orders) == []
         assert await eventually(lambda: gauge(metrics.SLICES_STALE) == 0)
@@ -102,7 +91,7 @@ async def test_what_is_reported_says_what_to_do(settings: Settings) -> None:
         first = await fetch_platform(orders)
         await change(orders, first, **LOST_WORKERS, claimed_at=ago(hours=30))
 
-        [alarm] = await scan(orders)
+        [alarm] = await scan_overdue(orders)
 
     window = TimeWindow(start=first.start_at, end=first.end_at)
     assert alarm.type == "orders.slice_stale"
@@ -116,9 +105,9 @@ async def test_a_slice_is_given_its_time(settings: Settings) -> None:
     async with running_orders(settings, stale_hours=1) as orders:
         first = await fetch_platform(orders)
         await change(orders, first, **LOST_WORKERS, claimed_at=ago(minutes=50))
-        assert await scan(orders) == []
+        assert await scan_overdue(orders) == []
         await change(orders, first, claimed_at=ago(minutes=70))
-        assert len(await scan(orders)) == 1
+        assert len(await scan_overdue(orders)) == 1
 
 
 async def test_a_pause_excuses_what_was_not_begun(settings: Settings) -> None:
@@ -137,9 +126,9 @@ async def test_a_pause_excuses_what_was_not_begun(settings: Settings) -> None:
         async with orders.services.database.session() as session:
             session.add(waiting)
 
-        assert await scan(orders) == []
+        assert await scan_overdue(orders) == []
         await orders.ask("POST", f"{PATH}/resume", json=SIGNED)
-        assert [each.type for each in await scan(orders)] == ["orders.slice_stale"]
+        assert [each.type for each in await scan_overdue(orders)] == ["orders.slice_stale"]
 
 
 async def test_what_a_pause_excuses_hides_no_other(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +152,7 @@ async def test_what_a_pause_excuses_hides_no_other(settings: Settings, monkeypat
                     )
                 )
 
-        [alarm] = await scan(orders)
+        [alarm] = await scan_overdue(orders)
         assert "10 attempts" in alarm.message
 
 
@@ -173,7 +162,7 @@ async def test_every_end_clears_the_report(settings: Settings, end: str) -> None
     async with running_orders(settings) as orders:
         first = await fetch_platform(orders)
         await change(orders, first, **LOST_WORKERS, claimed_at=ago(hours=25))
-        assert len(await scan(orders)) == 1
+        assert len(await scan_overdue(orders)) == 1
         if end == "failed":
             platform = orders.platforms.by_number[NUMBER]
             platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(errors=1)}))
@@ -200,13 +189,13 @@ async def test_a_reading_again_that_takes_too_long_is_reported(settings: Setting
         await eventually(lambda: _is_rereading(orders))
         await change(orders, first, reread_since=ago(hours=25))
 
-        [alarm] = await scan(orders)
+        [alarm] = await scan_overdue(orders)
         assert "read again for 25 hours" in alarm.message
 
         await change(orders, first, stale_told_at=None)
         handle = orders.engine.get_workflow_handle(names.build_slice_workflow_id(NUMBER, name, names.REDO_SUFFIX))
         await handle.terminate()
-        assert await scan(orders) == []
+        assert await scan_overdue(orders) == []
         reread = (await orders.ask("GET", f"{PATH}/slices/{name}")).body["reread"]
         assert (reread["state"], reread["fault"]["code"]) == ("failed", "slice_ended")
         platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))

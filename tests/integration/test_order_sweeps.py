@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 from sqlalchemy import update
 
@@ -50,7 +52,7 @@ async def sweep(orders: Orders, window: TimeWindow, *, succeeds: bool) -> bool:
     async with orders.services.database.session() as session:
         platform = await session.get_one(OrderPlatform, NUMBER, with_for_update=True)
         if not succeeds:
-            return await slices.record_failed_sweep(session, platform, window, FAULT)
+            return await slices.record_failed_sweep(session, platform, window, FAULT, uuid4().hex)
         row = await ledger.find_slice(session, NUMBER, window, lock=True)
         assert row is not None
         await slices.record_completed_sweep_and_rearm_failure_alarm(session, platform, row, 0, None)
@@ -102,7 +104,7 @@ async def test_sweeps_that_keep_failing_are_told_once(settings: Settings) -> Non
         orders.platforms.by_number[NUMBER].set(BROKEN.model_copy(update={"faults": PlatformFaults()}))
         await orders.wait_until_swept()
         assert (await orders.status())["sweeps_failed"] == 0
-        assert (await orders.row()).sweeps_told is False
+        assert (await orders.row()).sweeps_alarm_by is None
         assert await eventually(has_no_concern)
         assert await eventually(lambda: gauge(metrics.SWEEPS_FAILED) == 0)
 

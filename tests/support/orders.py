@@ -6,19 +6,22 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 from prometheus_client import Gauge
 from sqlmodel import col, select
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDReusePolicy
+from temporalio.testing import ActivityEnvironment
 
+from activities.orders.watch import OverdueScanActivities
 from dev.embedded.ports import reserve_ports
 from domain import webhooks
 from domain.orders import names
-from domain.orders.activity_models import OrderCycleStatus, PlatformAndCycleRunFlags
+from domain.orders.activity_models import OrderCycleStatus, PlatformAlarm, PlatformAndCycleRunFlags
 from infra.settings import Settings
 from services.services import Services
 from sims.platforms import checker
@@ -288,3 +291,11 @@ async def set_up_platform(orders: Orders, scenario: PlatformScenario, **options:
     starttime = since(platform, seconds=3_600)
     await orders.configure(starttime=starttime, interval=1_500, **options)
     return starttime
+
+
+async def scan_overdue(orders: Orders) -> list[PlatformAlarm]:
+    """One scan of the watch, by a call of its own; returns the alarms that it sends."""
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, activity_id=uuid4().hex)
+    scan = OverdueScanActivities(orders.services).report_stale_slices_and_close_lost_backfills
+    return (await environment.run(scan)).alarms

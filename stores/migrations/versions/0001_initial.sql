@@ -479,7 +479,9 @@ CREATE TABLE order_platforms (
     credentials_tried_at TIMESTAMP WITH TIME ZONE,
     credentials_alarm_for TIMESTAMP WITH TIME ZONE,
     unserved_since TIMESTAMP WITH TIME ZONE,
-    sweeps_told BOOLEAN DEFAULT false NOT NULL,
+    unserved_alarm_by TEXT,
+    skew_alarm_by TEXT,
+    sweeps_alarm_by TEXT,
     zone_checked_at TIMESTAMP WITH TIME ZONE,
     removed_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_order_platforms PRIMARY KEY (platform),
@@ -604,6 +606,7 @@ CREATE TABLE order_backfills (
     read_to TIMESTAMP WITH TIME ZONE,
     finished_at TIMESTAMP WITH TIME ZONE,
     fault JSONB,
+    closed_by TEXT,
     CONSTRAINT pk_order_backfills PRIMARY KEY (backfill_id),
     CONSTRAINT ck_order_backfills_state CHECK (state IN ('running', 'succeeded', 'failed')),
     CONSTRAINT fk_order_backfills_platform_order_platforms FOREIGN KEY(platform) REFERENCES order_platforms (platform) ON DELETE CASCADE
@@ -646,6 +649,7 @@ CREATE TABLE order_slices (
     reread_holder TEXT,
     sweep_holder TEXT,
     stale_told_at TIMESTAMP WITH TIME ZONE,
+    stale_alarm_by TEXT,
     CONSTRAINT pk_order_slices PRIMARY KEY (slice_id),
     CONSTRAINT ck_order_slices_track CHECK (track IN ('live', 'history')),
     CONSTRAINT fk_order_slices_platform_order_platforms FOREIGN KEY(platform) REFERENCES order_platforms (platform) ON DELETE CASCADE
