@@ -17,11 +17,14 @@ async def find_project_id_of_key(base_url: str, key: str, *, patience_seconds: f
 
 
 async def create_project(base_url: str, admin_key: str, name: str, *, patience_seconds: float = 60.0) -> str:
-    """Create a project with the administrator's key; return the project's first key, which is shown this once."""
+    """Create a project with the administrator's key; return the project's first key, which is shown this once.
+
+    The request is not repeated where it may have arrived: a second project would be created.
+    """
     transport = RetryingApiTransport(base_url, admin_key, patience_seconds)
     await transport.open()
     try:
-        made = await transport.request_json("POST", "/v1/projects", json={"name": name})
+        made = await transport.request_json("POST", "/v1/projects", is_repeatable=False, json={"name": name})
     finally:
         await transport.close()
     return str(made["key"]["api_key"])

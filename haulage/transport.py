@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
@@ -36,7 +37,7 @@ TIMEOUT = aiohttp.ClientTimeout(total=90, sock_connect=10)
 
 
 class RetryingApiTransport:
-    """HTTP session with one API. Every request sent through it may be repeated safely.
+    """HTTP session with one API. A request is repeated while it is not answered, unless its caller says otherwise.
 
     Raises:
         InvalidBaseUrl: The base URL is not an HTTP address.
@@ -60,14 +61,20 @@ class RetryingApiTransport:
         if self._session is not None:
             await self._session.close()
 
-    async def request_json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+    async def request_json(
+        self, method: str, path: str, *, is_repeatable: bool = True, **options: Any
+    ) -> dict[str, Any]:
         """Send a request and return the body of a successful response.
+
+        Args:
+            is_repeatable: Whether the request has no further effect when it is repeated; others are repeated only where
+                they cannot have begun.
 
         Raises:
             RequestRefused: The API refused the request.
             ApiUnreachable: It did not answer within `patience_seconds`.
         """
-        response = await self._send(method, path, options)
+        response = await self._send(method, path, options, is_repeatable=is_repeatable)
         if response.status >= 400 or response.body is None:
             raise _build_refused_error(response, f"{method} {self.base_url}{path}")
         return response.body
@@ -86,7 +93,9 @@ class RetryingApiTransport:
             raise _build_refused_error(response, f"{method} {self.base_url}{path}")
         return response
 
-    async def _send(self, method: str, path: str, options: dict[str, Any]) -> ApiResponse:
+    async def _send(
+        self, method: str, path: str, options: dict[str, Any], *, is_repeatable: bool = True
+    ) -> ApiResponse:
         """Retry until the server is not overloaded or the time is up; return the last response."""
         began = time.monotonic()
         deadline = began + self.patience_seconds
@@ -95,6 +104,13 @@ class RetryingApiTransport:
             response = await self._send_once(method, path, options)
             if isinstance(response, ApiResponse) and response.status not in RETRY_STATUSES:
                 return response
+            if not is_repeatable and not _is_of_request_not_begun(response):
+                if isinstance(response, ApiResponse):
+                    return response
+                raise ApiUnreachable(
+                    f"{self.base_url} did not answer: {describe_error(response)}. {method} {path} may have been "
+                    "carried out: look before you repeat it."
+                ) from response
             wait = max(pause, response.retry_after_seconds) if isinstance(response, ApiResponse) else pause
             if time.monotonic() + wait > deadline:
                 if isinstance(response, ApiResponse):
@@ -172,6 +188,13 @@ class ApiResponse:
     def retry_after_seconds(self) -> float:
         value = self.headers.get("Retry-After", "")
         return float(value) if value.isascii() and value.isdigit() else 0.0
+
+
+def _is_of_request_not_begun(response: ApiResponse | Exception) -> bool:
+    """Whether the API refused a request before its beginning, or could not be connected to."""
+    if isinstance(response, ApiResponse):
+        return response.status == HTTPStatus.TOO_MANY_REQUESTS
+    return isinstance(response, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
 
 
 def encode_path_step(text: str) -> str:

@@ -251,12 +251,13 @@ class Addresses:
 
     async def mend(self, quarantine_id: int, text: str, reason: str) -> MessageDetails:
         """Insert a corrected text into the log as a new message, and return that."""
-        body = await self._post(f"quarantine/{quarantine_id}/mend", reason, {"text": text})
+        body = await self._post(f"quarantine/{quarantine_id}/mend", reason, {"text": text}, is_repeatable=False)
         return MessageDetails.model_validate(body)
 
     async def discard(self, quarantine_ids: Sequence[int], reason: str) -> int:
         """Delete messages from quarantine; return how many there were."""
-        discarded: int = (await self._post("quarantine/discard", reason, {"ids": list(quarantine_ids)}))["discarded"]
+        body = {"ids": list(quarantine_ids)}
+        discarded: int = (await self._post("quarantine/discard", reason, body, is_repeatable=False))["discarded"]
         return discarded
 
     async def list_logical_deletes(
@@ -277,7 +278,9 @@ class Addresses:
 
     async def purge(self, address_ids: Sequence[int], reason: str) -> PurgeProgressAndResults:
         """Remove addresses from all modules that have no orders in flight of them; return the outcome."""
-        body = await self._post("logical-deletes/purge", reason, {"address_ids": list(address_ids)})
+        body = await self._post(
+            "logical-deletes/purge", reason, {"address_ids": list(address_ids)}, is_repeatable=False
+        )
         purge = PurgeProgressAndResults.model_validate(body)
         while purge.progress is PurgeOrComparisonState.RUNNING:
             await asyncio.sleep(FIRST_POLL_SECONDS)
@@ -286,7 +289,9 @@ class Addresses:
 
     async def compare(self) -> Comparison:
         """Compare all addresses of the four modules, and return the result once it is there."""
-        comparison = Comparison.model_validate(await self._transport.request_json("POST", "/v1/addresses/drift"))
+        comparison = Comparison.model_validate(
+            await self._transport.request_json("POST", "/v1/addresses/drift", is_repeatable=False)
+        )
         pause = FIRST_POLL_SECONDS
         while comparison.found is None and comparison.progress is not PurgeOrComparisonState.FAILED:
             await asyncio.sleep(pause)
@@ -297,9 +302,13 @@ class Addresses:
     async def _get(self, path: str) -> dict[str, Any]:
         return await self._transport.request_json("GET", f"/v1/addresses/{path}")
 
-    async def _post(self, path: str, reason: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    async def _post(
+        self, path: str, reason: str, body: Mapping[str, Any] | None = None, *, is_repeatable: bool = True
+    ) -> dict[str, Any]:
         signed = {"who": self._who, "reason": reason, **(body or {})}
-        return await self._transport.request_json("POST", f"/v1/addresses/{path}", json=signed)
+        return await self._transport.request_json(
+            "POST", f"/v1/addresses/{path}", is_repeatable=is_repeatable, json=signed
+        )
 
     async def _list(self, path: str, filters: Mapping[str, str]) -> AsyncIterator[dict[str, Any]]:
         params = {**filters, "limit": str(PAGE_SIZE)}

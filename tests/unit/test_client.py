@@ -23,6 +23,7 @@ from haulage import (
     models,
     transport,
 )
+from haulage.projects import create_project
 from tests.support.api_peer import TASK, ApiPeer, problem, running_api_peer, status
 
 REQUEST = DownloadRequest(source_url="https://erp.example.com/orders")
@@ -86,6 +87,24 @@ async def test_a_repeated_request_cannot_start_twice(peer: ApiPeer, client: Clie
     keys = [seen.headers["Idempotency-Key"] for seen in peer.seen]
     assert len(keys) == 3
     assert len(set(keys)) == 1
+
+
+async def test_what_would_be_made_twice_is_not_repeated(peer: ApiPeer) -> None:
+    """A second project, after the connection was lost on which the first may have been created."""
+    peer.says(0, None)
+    with pytest.raises(ApiUnreachable, match=r"POST /v1/projects may have been carried out: look before you repeat"):
+        await create_project(peer.url, "admin", "shop")
+    peer.says(503, problem(503, "unavailable", "Try again."))
+    with pytest.raises(RequestRefused, match="Try again"):
+        await create_project(peer.url, "admin", "shop")
+    assert len(peer.seen) == 2
+
+
+async def test_what_was_not_begun_is_repeated(peer: ApiPeer) -> None:
+    """A request over the limit of requests has made nothing."""
+    peer.says(429, problem(429, "too_many_requests", "Wait."))
+    peer.says(201, {"key": {"api_key": "hlg_new"}})
+    assert await create_project(peer.url, "admin", "shop") == "hlg_new"
 
 
 async def test_the_same_request_on_purpose(peer: ApiPeer, client: Client) -> None:
