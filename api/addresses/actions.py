@@ -125,7 +125,8 @@ async def retry_linked_messages(call: Call, path: MessagePath, body: OperatorReq
     """Retry a failed message, and all failed messages that its addresses link to it.
 
     Two messages are linked if they name a common UPRN, or are linked by others. They are retried in the order of
-    receipt, so that none overtakes an earlier one.
+    receipt, so that none overtakes an earlier one. Of more than 10,000, the nearest are retried, and `left` is 1: send
+    the request again when they are done.
     """
     outcome = await actions.retry_linked_messages(
         call.services.database, path.message_id, ActorWithReason(body.who, body.reason)

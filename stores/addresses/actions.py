@@ -27,6 +27,7 @@ _RETRY: Final = f"""
     WITH retried AS (UPDATE {LOG} SET {_RETRY_NOW} WHERE id = $1 AND {IDLE_FAILED} RETURNING id)
     INSERT INTO addr_audit (who, action, log_id, reason) SELECT $2, 'retry', id, $3 FROM retried RETURNING log_id
     """  # noqa: S608 - constants only
+# The limit ends the recursion: rows are linked only as far as they are asked for.
 _RETRY_CHAIN: Final = f"""
     WITH RECURSIVE chain AS (
         SELECT id, uprn_1, uprn_2 FROM {LOG} WHERE id = $1 AND {IDLE_FAILED}
@@ -35,9 +36,12 @@ _RETRY_CHAIN: Final = f"""
             ON other.uprn_1 IN (chain.uprn_1, chain.uprn_2) OR other.uprn_2 IN (chain.uprn_1, chain.uprn_2)
         WHERE other.proc_flag = 'N'
     ),
-    retried AS (UPDATE {LOG} SET {_RETRY_NOW} WHERE id IN (SELECT id FROM chain) AND {IDLE_FAILED} RETURNING id),
+    linked AS MATERIALIZED (SELECT id FROM chain LIMIT $4 + 1),
+    retried AS (
+        UPDATE {LOG} SET {_RETRY_NOW} WHERE id IN (SELECT id FROM linked LIMIT $4) AND {IDLE_FAILED} RETURNING id
+    ),
     noted AS (INSERT INTO addr_audit (who, action, log_id, reason) SELECT $2, 'retry', id, $3 FROM retried)
-    SELECT (SELECT count(*) FROM retried) AS retried, (SELECT count(*) FROM chain) AS linked
+    SELECT (SELECT count(*) FROM retried) AS retried, (SELECT count(*) FROM linked) AS linked
     """  # noqa: S608 - constants only
 # Messages that wait for the skipped one become due now.
 _SKIP: Final = f"""
@@ -126,13 +130,20 @@ async def retry_message(database: Database, message_id: int, actor: ActorWithRea
         return await connection.fetchval(_RETRY, message_id, actor.who, actor.reason) is not None
 
 
-async def retry_linked_messages(database: Database, message_id: int, actor: ActorWithReason) -> BulkRetryOrSkipCounts:
-    """Make a failed message due now, with all failed messages that its addresses link to it."""
+async def retry_linked_messages(
+    database: Database, message_id: int, actor: ActorWithReason, limit: int = RETRIED_MAX
+) -> BulkRetryOrSkipCounts:
+    """Make a failed message due now, with all failed messages that its addresses link to it.
+
+    Of more than the limit, the nearest are; `left` is 1 then, as the others are not counted.
+    """
     async with database.connection() as connection:
-        row = await connection.fetchrow(_RETRY_CHAIN, message_id, actor.who, actor.reason)
+        row = await connection.fetchrow(_RETRY_CHAIN, message_id, actor.who, actor.reason, limit)
     if row is None:
         raise LookupError("a statement of counts has answered no row")
-    return BulkRetryOrSkipCounts(changed=row["retried"], busy=row["linked"] - row["retried"], touched=0, left=0)
+    left = max(0, row["linked"] - limit)
+    busy = row["linked"] - row["retried"] - left
+    return BulkRetryOrSkipCounts(changed=row["retried"], busy=busy, touched=0, left=left)
 
 
 async def skip_message(database: Database, message_id: int, actor: ActorWithReason, *, though_touched: bool) -> bool:

@@ -162,6 +162,7 @@ class QuarantinedMessage(TableRow, table=True):
     __table_args__ = (
         Index("uq_addr_sync_quarantine_topic_msg_no", "topic", "msg_no", unique=True),
         Index("ix_addr_sync_quarantine_created_at", "created_at", "id"),
+        Index("ix_addr_sync_quarantine_unmended", "created_at", "id", postgresql_where=sql("mended_as IS NULL")),
     )
 
     id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))

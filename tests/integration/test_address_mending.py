@@ -17,7 +17,7 @@ from domain.addresses.activity_models import IntakeMessageCounts
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from infra.settings import Settings
-from stores.addresses import inbox
+from stores.addresses import cycle, inbox
 from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 from stores.tables.addresses import AddressAction, AddressMessage, QuarantinedMessage
 from tests.support.api import ApiClient, Reply, running_api
@@ -268,3 +268,12 @@ async def test_a_message_that_was_taken_in_after_all_is_not_mended(operator: Qua
     assert (reply.status, reply.code) == (409, "event_known")
     assert "Message number 1 of this topic" in reply.body["detail"]
     assert ([row.msg_no for row in await operator.log()], await operator.list_quarantine()) == (["1"], [id_])
+
+
+async def test_what_waits_in_quarantine_is_counted_by_an_index(database: Database) -> None:
+    """Every few seconds, however many messages were mended or have long texts."""
+    async with database.connection() as connection, connection.transaction():
+        await connection.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
+        plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN {cycle._OTHER_COUNTS}"))
+
+    assert "Index Only Scan using ix_addr_sync_quarantine_unmended" in plan

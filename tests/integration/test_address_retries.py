@@ -281,10 +281,14 @@ async def test_a_chain_is_tried_again_by_one_action(world: CycleHarness) -> None
     retries = world.settings.retries
     assert {rows[each]["retry_times"] for each in ("s", "t", "u", "other")} == {retries}
 
+    part = await actions.retry_linked_messages(world.database, rows["u"]["id"], BY, limit=2)
+    assert (part.changed, part.busy, part.left) == (2, 0, 1)
+    assert (await load_by_number(world))["s"]["retry_times"] == retries
+    await world.fetch("DELETE FROM addr_audit")
     changed = await actions.retry_linked_messages(world.database, rows["u"]["id"], BY)
 
     rows = await load_by_number(world)
-    assert (changed.changed, changed.busy) == (3, 0)
+    assert (changed.changed, changed.busy, changed.left) == (3, 0, 0)
     assert [rows[each]["retry_times"] for each in ("s", "t", "u", "other")] == [0, 0, 0, retries]
     noted = await world.fetch("SELECT who, action, log_id, reason FROM addr_audit ORDER BY log_id")
     assert [tuple(row) for row in noted] == [("ann", "retry", rows[each]["id"], BY.reason) for each in ("s", "t", "u")]

@@ -66,6 +66,7 @@ CREATE TABLE addr_sync_quarantine (
     CONSTRAINT pk_addr_sync_quarantine PRIMARY KEY (id)
 );
 CREATE INDEX ix_addr_sync_quarantine_created_at ON addr_sync_quarantine (created_at, id);
+CREATE INDEX ix_addr_sync_quarantine_unmended ON addr_sync_quarantine (created_at, id) WHERE mended_as IS NULL;
 CREATE UNIQUE INDEX uq_addr_sync_quarantine_topic_msg_no ON addr_sync_quarantine (topic, msg_no);
 
 CREATE TABLE downloads (
