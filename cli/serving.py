@@ -7,18 +7,20 @@ import gc
 import os
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from aiohttp import web
 
 import worker
-from cli.command import create_stop_event
+from cli.command import create_stop_event, print_warning
 from domain.faults import Invalid
 from infra import log, memory, metrics, temporal, tracing
 from infra.settings import Settings, WorkerSlotsAndMetricsSettings
 from services import services
 
 KEEPALIVE_SECONDS = 30.0
+STOP_SECONDS = 15.0
+"""How long a process of a group may take to stop, beside the time in which activities may finish."""
 METRICS_PORT = "HAULAGE_WORKER__METRICS_PORT"
 OWN_PORT = "HAULAGE_API__OWN_PORT"
 
@@ -42,19 +44,23 @@ async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
 async def serve_workers(settings: Settings, queues: Sequence[str], processes: int) -> int:
     """Run several worker processes; return their exit code."""
     arguments = ("worker", *(f"--queues={queue}" for queue in _require_known_queues_or_choose_all(queues)))
-    return await _run_processes_as_group(arguments, METRICS_PORT, settings.worker.metrics_port, processes)
+    patience = settings.engine.graceful_shutdown_seconds + STOP_SECONDS
+    return await _run_processes_as_group(arguments, METRICS_PORT, settings.worker.metrics_port, processes, patience)
 
 
 async def serve_apis(settings: Settings, processes: int) -> int:
     """Run several API processes on one port; return their exit code."""
-    return await _run_processes_as_group(("api",), OWN_PORT, settings.api.own_port or 0, processes)
+    return await _run_processes_as_group(("api",), OWN_PORT, settings.api.own_port or 0, processes, STOP_SECONDS)
 
 
-async def _run_processes_as_group(arguments: Sequence[str], port_variable: str, first_port: int, processes: int) -> int:
+async def _run_processes_as_group(
+    arguments: Sequence[str], port_variable: str, first_port: int, processes: int, patience_seconds: float
+) -> int:
     """Run several processes that stop together, also when one of them dies.
 
     Args:
         port_variable: The variable of each process's own port; from a fixed first port they are numbered upwards.
+        patience_seconds: How long they may take to stop; then they are killed.
     """
     stop = create_stop_event()
     children = [
@@ -72,7 +78,13 @@ async def _run_processes_as_group(arguments: Sequence[str], port_variable: str, 
     for child in children:
         if child.returncode is None:
             child.terminate()
-    await asyncio.gather(*waits)
+    _, hanging = await asyncio.wait(waits, timeout=patience_seconds)
+    if hanging:
+        print_warning(f"{len(hanging)} processes did not stop within {patience_seconds:g} s, and are killed.")
+        for child in children:
+            with suppress(ProcessLookupError):
+                child.kill()
+        await asyncio.wait(waits)
     stopping.cancel()
     # One that ended by itself has failed its purpose, whatever its code: a service manager starts the group again.
     return 0 if stop.is_set() else max(1, *own_codes)

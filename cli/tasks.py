@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 POLL_SECONDS = 0.3
+LEFT_SECONDS = 10.0
+"""How long what a program has started may write to its standard error after its end."""
+KILLED_SECONDS = 2.0
 ERROR_CHARACTERS = 300
 READ_BYTES = 64 * 1024
 TypeName = Annotated[str, typer.Argument(help="Name of a type of tasks.")]
@@ -249,31 +252,61 @@ def build_program_handler(program: list[str]) -> Callable[[HeldTask], Awaitable[
                 env={**os.environ, "TASK_ID": task.task_id},
                 start_new_session=True,  # Ctrl-C stops the worker, which lets its programs end
             )
+        errors = _LastErrors()
+        reading = asyncio.ensure_future(errors.pass_on_until_closed(child))
         try:
-            last = await _pass_on_and_get_last_errors(child)
-            await child.wait()
+            while not reading.done():
+                await asyncio.wait({reading}, timeout=POLL_SECONDS)
+                if child.returncode is not None:
+                    await _wait_for_left_processes(reading, program[0])
+                    break
+            else:
+                await reading
+                await child.wait()
         finally:
-            if child.returncode is None:
+            if child.returncode is None or not reading.done():
                 # What the program has started is in its group, and would go on beside the task's next holder.
                 with suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
-                await child.wait()
+                # Only what left the group can keep standard error open now.
+                await asyncio.wait({reading}, timeout=KILLED_SECONDS)
+                reading.cancel()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(child.wait(), KILLED_SECONDS)
+        last = errors.text
         if child.returncode:
             raise ProgramFailed(f"{program[0]} exited with {child.returncode}: {last or 'it printed no error'}")
 
     return run_program
 
 
-async def _pass_on_and_get_last_errors(child: asyncio.subprocess.Process) -> str:
-    """Pass on what a program writes to standard error until it closes that; return the end of it."""
-    assert child.stderr is not None  # noqa: S101 (it was started with a pipe)
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    last = ""
-    while piece := await child.stderr.read(READ_BYTES):
-        text = decoder.decode(piece)
-        sys.stderr.write(text)
-        last = (last + text)[-2 * ERROR_CHARACTERS :]
-    return last.strip()[-ERROR_CHARACTERS:]
+async def _wait_for_left_processes(reading: asyncio.Future[None], program: str) -> None:
+    """Wait until what a program has started and left closes its standard error; say so where that takes too long."""
+    if (await asyncio.wait({reading}, timeout=LEFT_SECONDS))[1]:
+        command.print_warning(
+            f"{program} has ended, and what it started still has its standard error {LEFT_SECONDS:g} s later: that is "
+            "killed. Have the program wait for it, or close standard error there."
+        )
+
+
+class _LastErrors:
+    """The end of what a program writes to standard error."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    @property
+    def text(self) -> str:
+        return self._last.strip()[-ERROR_CHARACTERS:]
+
+    async def pass_on_until_closed(self, child: asyncio.subprocess.Process) -> None:
+        """Pass on what the program, or what it has started, writes until all have closed it."""
+        assert child.stderr is not None  # noqa: S101 (it was started with a pipe)
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        while piece := await child.stderr.read(READ_BYTES):
+            text = decoder.decode(piece)
+            sys.stderr.write(text)
+            self._last = (self._last + text)[-2 * ERROR_CHARACTERS :]
 
 
 def format_counts_line(task_type: str, found: TaskCountsByState) -> str:

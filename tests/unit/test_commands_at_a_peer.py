@@ -276,6 +276,19 @@ async def test_a_program_ends_with_all_that_it_has_started(tmp_path: Path) -> No
     await eventually(lambda: read_process_identity(int(started.read_text())) is None)
 
 
+async def test_what_a_program_leaves_behind_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A task of a program that left a process with its standard error was never reported, and held for ever."""
+    monkeypatch.setattr(tasks, "LEFT_SECONDS", 0.2)
+    started = tmp_path / "pid"
+    program = ["sh", "-c", f"sleep 60 & echo $! > {started}"]
+    async with asyncio.timeout(20):
+        await tasks.build_program_handler(program)(make_held_task(1))
+    assert "sh has ended, and what it started still has its standard error 0.2 s later" in capsys.readouterr().err
+    await eventually(lambda: read_process_identity(int(started.read_text())) is None)
+
+
 async def test_a_program_that_prints_much_needs_no_memory(capfd: pytest.CaptureFixture[str]) -> None:
     """Its errors are passed on as they come; the end of them is the reason of the failure."""
     program = [sys.executable, "-c", "import sys; sys.stderr.write('ü' * 300_000 + 'last'); sys.exit(3)"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -135,7 +136,23 @@ def test_a_private_file_outlasts_a_power_failure(tmp_path: Path, monkeypatch: py
 
 async def test_a_group_of_processes_whose_first_one_ends_by_itself_has_failed() -> None:
     """A service manager that starts again what has failed left the service down, as the exit code was 0."""
-    assert await serving._run_processes_as_group(("--version",), "HAULAGE_TEST_PORT", 0, 1) == 1
+    assert await serving._run_processes_as_group(("--version",), "HAULAGE_TEST_PORT", 0, 1, 20.0) == 1
+
+
+async def test_a_process_of_a_group_that_does_not_stop_is_killed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The group waited for it for ever, and was not started again."""
+    start = asyncio.create_subprocess_exec
+    scripts = iter(["sleep 1", "trap '' TERM; exec sleep 60"])
+
+    async def start_script(*_: str, env: Mapping[str, str]) -> asyncio.subprocess.Process:
+        return await start("sh", "-c", next(scripts), env=env)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_script)
+    async with asyncio.timeout(20):
+        assert await serving._run_processes_as_group((), "HAULAGE_TEST_PORT", 0, 2, 0.2) == 1
+    assert "1 processes did not stop within 0.2 s, and are killed." in capsys.readouterr().err
 
 
 def test_a_folder_is_free_again_after_its_holder(tmp_path: Path) -> None:
