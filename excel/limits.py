@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_
 from typing import Final
 
 from pydantic import BaseModel
@@ -65,6 +67,12 @@ class WorkbookSizeAndCellChanges(BaseModel):
     """Addresses written as texts, because a sheet has no more links."""
     empty_columns: list[str] = []
     """The titles of the columns that have no value in any row."""
+    empty_places: str = "0"
+    """Which columns these are: a bit for each column of all tables, the first one lowest, in hexadecimal."""
+
+    def build_copy_for_list(self, *, is_first: bool) -> WorkbookSizeAndCellChanges:
+        """Return the report for a list of several, where the titles of the first one are enough."""
+        return self if is_first else self.model_copy(update={"empty_columns": []})
 
 
 def list_warnings(reports: Sequence[WorkbookSizeAndCellChanges]) -> list[str]:
@@ -79,5 +87,12 @@ def list_warnings(reports: Sequence[WorkbookSizeAndCellChanges]) -> list[str]:
         found.append(f"Texts that were cut, as they were longer than a cell of Excel holds: {cut_cells:,}.")
     if plain_links:
         found.append(f"Addresses written as texts, as a sheet has {LINKS_MAX:,} links at most: {plain_links:,}.")
-    empty = [title for title in reports[0].empty_columns if all(title in each.empty_columns for each in reports)]
-    return found + [f"The column “{title}” is empty: no row has a value for it." for title in empty]
+    in_all = reduce(and_, (int(report.empty_places, 16) for report in reports))
+    empty = zip(_list_places(int(reports[0].empty_places, 16)), reports[0].empty_columns, strict=True)
+    return found + [
+        f"The column “{title}” is empty: no row has a value for it." for place, title in empty if in_all >> place & 1
+    ]
+
+
+def _list_places(bits: int) -> list[int]:
+    return [place for place in range(bits.bit_length()) if bits >> place & 1]

@@ -105,10 +105,12 @@ class TableBodyWriter:
         return self._spool.size
 
     @property
-    def empty_columns(self) -> list[str]:
-        """The titles of columns without any value, if there are rows."""
-        columns = enumerate(self._frame.columns) if self.rows else ()
-        return [column.title for place, column in columns if place not in self.tally.filled]
+    def titles_of_empty_columns(self) -> list[str | None]:
+        """For each column its title if there are rows and none has a value for it."""
+        return [
+            None if place in self.tally.filled or not self.rows else column.title
+            for place, column in enumerate(self._frame.columns)
+        ]
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows. Binary columns hold the JSON text of their cells, others typed values.

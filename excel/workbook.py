@@ -132,13 +132,15 @@ class Workbook:
 
     def _build_report(self, size: int, plain_links: int) -> WorkbookSizeAndCellChanges:
         bodies = [body for sheet in self._sheets for body in sheet.bodies]
+        empty = [title for body in bodies for title in body.titles_of_empty_columns]
         return WorkbookSizeAndCellChanges(
             rows=sum(body.rows for body in bodies),
             bytes=size,
             cut_cells=sum(body.tally.cut_cells for body in bodies),
             long_numbers=sum(body.tally.long_numbers for body in bodies),
             plain_links=plain_links,
-            empty_columns=[title for body in bodies for title in body.empty_columns],
+            empty_columns=[title for title in empty if title is not None],
+            empty_places=format(sum(1 << place for place, title in enumerate(empty) if title is not None), "x"),
         )
 
 

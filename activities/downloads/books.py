@@ -26,7 +26,6 @@ from domain.downloads.models import DownloadSpec, StoredFile
 from domain.downloads.plan import RowSegment, TooManyRowsForBook, plan_segments, plan_single_book
 from domain.downloads.sinks import build_sink
 from domain.downloads.staging import (
-    ZIP_CONTENT_TYPE,
     RenderedBook,
     RenderedSegment,
     StagedPartsInvalid,
@@ -134,7 +133,7 @@ async def abort_old_and_begin_archive_upload(objects: ObjectStore, spec: Downloa
     for upload in await objects.list_open_uploads(names.build_archive_key(spec)):
         await objects.abort_upload(upload.key, upload.upload_id)
     return await objects.begin_upload(
-        names.build_archive_key(spec), content_type=ZIP_CONTENT_TYPE, metadata={"task": spec.task_id}
+        names.build_archive_key(spec), content_type=staging.ZIP_CONTENT_TYPE, metadata={"task": spec.task_id}
     )
 
 
@@ -238,7 +237,8 @@ class _SegmentBookWriter:
     def _build_rendered_book(self, file: TemporaryBookFile, place: int, etag: str = "") -> RenderedBook:
         name = self._segment.build_book_name(place, self._spec.file_name.removesuffix(".xlsx"))
         member = ZipMemberSizeAndChecksum(name=name, bytes=file.report.bytes, crc32=file.crc32)
-        return RenderedBook(member=member, etag=etag, report=file.report)
+        report = file.report.build_copy_for_list(is_first=place == self._segment.number == 0)
+        return RenderedBook(member=member, etag=etag, report=report)
 
 
 def _plan_single_book(rows: int, max_rows: int) -> list[RowSegment]:
@@ -321,7 +321,7 @@ async def _make_archive(objects: ObjectStore, params: CombineBooksInput) -> Stor
     return StoredFile(
         key=names.build_archive_key(spec),
         name=f"{spec.file_name.removesuffix('.xlsx')}.zip",
-        content_type=ZIP_CONTENT_TYPE,
+        content_type=staging.ZIP_CONTENT_TYPE,
         rows=sum(book.report.rows for book in params.books),
         bytes=size,
         etag=etag,
@@ -355,7 +355,7 @@ async def _copy_into_archive(
     stored = await objects.put_stream(
         names.build_archive_key(params.spec),
         _stream_archive(objects, params, members),
-        content_type=ZIP_CONTENT_TYPE,
+        content_type=staging.ZIP_CONTENT_TYPE,
         metadata={"task": params.spec.task_id},
     )
     return stored.size, stored.etag

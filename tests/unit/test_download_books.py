@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import AsyncMock
@@ -12,7 +14,7 @@ import pytest
 from temporalio import workflow
 
 from activities.downloads import books, stager
-from activities.downloads.book_rendering import BookRenderer, BufferedRowReader
+from activities.downloads.book_rendering import BookRenderer, BufferedRowReader, TemporaryBookFile
 from activities.downloads.stager import BookRenderingStager
 from domain.downloads import sinks, staging
 from domain.downloads.activity_models import (
@@ -26,6 +28,7 @@ from domain.downloads.models import DownloadSpec, FileType, StoredFile
 from domain.downloads.plan import PageRange, RowSegment, SourceExtent
 from domain.downloads.shape import PageEncoder, TableShape
 from domain.downloads.staging import RangeLedger, RenderedSegment, StagedPartsInvalid
+from excel.limits import WorkbookSizeAndCellChanges, list_warnings
 from excel.table_body import TableBodyWriter
 from excel.template.models import TableTextsAndTemplate, WorkbookLayout
 from workflows.downloads.processing import FileMaker
@@ -109,6 +112,24 @@ async def test_rows_that_outgrow_the_memory_of_a_book_are_staged_by_parts_instea
         await gathering.add_page_and_store_due_parts(bytes(staging.CUT_AT_BYTES), 1)
     with pytest.raises(StagedPartsInvalid, match="too large for books in memory"):
         await gathering.add_page_and_store_due_parts(b"1", 1)
+
+
+async def test_the_titles_of_empty_columns_are_noted_of_the_first_book_only() -> None:
+    """All books of a download are in one message, which Temporal takes up to 2 MB."""
+    empty = WorkbookSizeAndCellChanges(rows=1, bytes=1, empty_columns=["城市"], empty_places="1")
+
+    async def render_two_books() -> AsyncGenerator[TemporaryBookFile]:
+        for _ in range(2):
+            yield TemporaryBookFile(empty, 0, io.BytesIO())
+
+    noted = []
+    for number in range(2):
+        segment = RowSegment(number=number, count=2, first_row=0, rows=2)
+        storage = books._SegmentBookWriter(AsyncMock(), SPEC, segment)
+        noted += (await storage.store_as_part_if_large_enough("u", render_two_books())).books
+
+    assert [book.report.empty_columns for book in noted] == [["城市"], [], [], []]
+    assert list_warnings([book.report for book in noted]) == ["The column “城市” is empty: no row has a value for it."]
 
 
 def test_what_is_limited_begins_anew_with_a_retry() -> None:

@@ -231,7 +231,7 @@ def test_columns_without_any_value_are_named() -> None:
     """Those that the data do not have, and those that are null in every row; none of a table without rows."""
     template = [{"name": "a", "title": "A"}, {"name": "b", "title": "B"}, {"name": "c", "title": "C"}]
     _, report = make_workbook((TableTextsAndTemplate(template=template), [{"a": 1, "b": None}, {"a": None, "b": None}]))
-    assert report.empty_columns == ["B", "C"]
+    assert (report.empty_columns, report.empty_places) == (["B", "C"], "6")
     assert make_workbook((TableTextsAndTemplate(template=template), []))[1].empty_columns == []
 
 
