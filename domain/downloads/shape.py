@@ -112,12 +112,21 @@ class ShapedPageReader:
         return page
 
 
+def require_column_limits(columns: list[str]) -> None:
+    """Raise a fault for more names than the messages of a workflow can carry from step to step."""
+    _require_key_limits(columns, COLUMNS_MAX)
+
+
 def _require_left_out_limits(names: list[str]) -> None:
-    if len(names) > LEFT_OUT_MAX or sum(map(len, names)) > COLUMN_NAMES_MAX_CHARACTERS:
+    _require_key_limits(names, LEFT_OUT_MAX, " that the template does not show")
+
+
+def _require_key_limits(names: list[str], most: int, which: str = "") -> None:
+    if len(names) > most or sum(map(len, names)) > COLUMN_NAMES_MAX_CHARACTERS:
         raise SourceFault(
             "source_too_many_columns",
-            f"The source's rows have {len(names):,} keys that the template does not show; at most {LEFT_OUT_MAX:,} are "
-            f"allowed, {COLUMN_NAMES_MAX_CHARACTERS:,} characters in all.",
+            f"The source's rows have {len(names):,} keys{which}; at most {most:,} are allowed, "
+            f"{COLUMN_NAMES_MAX_CHARACTERS:,} characters in all.",
             "Answer only the fields that the file needs.",
         )
 
@@ -156,17 +165,6 @@ def choose_table_shape(kind: FileType, first: FirstPage, drawing: TableTextsAndT
     left_out = [name for name in first.columns if name not in columns]
     _require_left_out_limits(left_out)
     return TableShape(columns=columns, left_out=left_out, keys=first.columns, row_head=row_head)
-
-
-def require_column_limits(columns: list[str]) -> None:
-    """Raise a fault for more names than the messages of a workflow can carry from step to step."""
-    if len(columns) > COLUMNS_MAX or sum(map(len, columns)) > COLUMN_NAMES_MAX_CHARACTERS:
-        raise SourceFault(
-            "source_too_many_columns",
-            f"The source's rows have {len(columns)} keys; at most {COLUMNS_MAX} are allowed, "
-            f"{COLUMN_NAMES_MAX_CHARACTERS:,} characters in all.",
-            "Answer only the fields that the file needs.",
-        )
 
 
 @dataclass(frozen=True, slots=True)
