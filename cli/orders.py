@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, Reason,
 from cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
-    from haulage.orders import Orders, Platform
+    from haulage.orders import Orders, OrderSlice, Platform
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 
 DEFAULT_SINCE = "last 3 months"
+FAILED_SHOWN = 20
 
 Number = Annotated[str, typer.Argument(help="The platform's number, which you choose when you set it up.")]
 
@@ -147,11 +148,13 @@ def status(platform: Number, api: Api = None, data_dir: DataDir = None, as_json:
 
     async def describe_state_and_faults(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         seen = await orders.get(platform)
-        # By the failed set: the ledger of a platform of years has hundreds of thousands of slices.
-        found = [each async for each in orders.list_slices(platform, state=SliceState.FAILED)] if seen.failed else []
+        # The latest alone: the failed set of a platform of years may have hundreds of thousands of slices.
+        found = await _take_first(orders.list_slices(platform, state=SliceState.FAILED)) if seen.failed else []
         if seen.sweeps_failed:
-            found += [each async for each in orders.list_slices(platform, has_failed_sweep=True)]
+            found += await _take_first(orders.list_slices(platform, has_failed_sweep=True))
         faults = [f"{each.slice} {each.state}: {each.fault.sentence}" for each in found if each.fault is not None]
+        if len(found) >= FAILED_SHOWN and (left := seen.failed + seen.sweeps_failed - len(found)) > 0:
+            faults.append(f"and {left:,} more; `haulage ask '/v1/platforms/{platform}/slices?state=failed'` lists them")
         is_well = seen.trouble is None and not seen.failed
         lines = (_describe_platform(seen), *faults)
         return CommandOutput(seen.model_dump(mode="json"), lines, exit_code=0 if is_well else 1)
@@ -279,6 +282,15 @@ def run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json:
             as_admin=True,
         ),
     )
+
+
+async def _take_first(slices: AsyncIterator[OrderSlice]) -> list[OrderSlice]:
+    found = []
+    async for each in slices:
+        found.append(each)
+        if len(found) == FAILED_SHOWN:
+            break
+    return found
 
 
 async def _raise_if_platform_has_trouble_or_failed_slices(orders: Orders, seen: Platform) -> None:

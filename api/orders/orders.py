@@ -32,7 +32,8 @@ from stores.tables.orders import Order, OrderPlatform
 async def list_orders(call: Call, query: OrdersQuery) -> PageResponse[OrderResponse] | web.Response:
     """List your orders, last modified first; each as its platform wrote it, to the last digit.
 
-    The admin key that names no project lists those of all projects.
+    The admin key that names no project lists those of all projects. A page ends before `limit` once its orders have
+    16 MiB.
     """
     filters = OrderFilter(
         project_id=call.project_filter,
@@ -45,14 +46,12 @@ async def list_orders(call: Call, query: OrdersQuery) -> PageResponse[OrderRespo
     )
     after = query.after and (query.after[0], *_decode_cursor_key(query.after[1]))
     async with call.services.database.session() as session:
-        rows = await order_copies.list_order_page_plus_one(session, filters, after, query.limit)
-    shown = rows[: query.limit]
-    more = (
-        pagination.encode_cursor((shown[-1].modified_at, _encode_cursor_key(shown[-1])))
-        if len(rows) > query.limit
-        else None
+        page = await order_copies.list_order_page(session, filters, after, query.limit)
+    last = page.rows[-1] if page.has_more else None
+    more = pagination.encode_cursor((last.modified_at, _encode_cursor_key(last))) if last else None
+    body = (
+        f'{{"items":[{",".join(map(_render_order_with_original_text, page.rows))}],"next_cursor":{json.dumps(more)}}}'
     )
-    body = f'{{"items":[{",".join(map(_render_order_with_original_text, shown))}],"next_cursor":{json.dumps(more)}}}'
     return web.Response(text=body, content_type=JSON)
 
 

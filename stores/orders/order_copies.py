@@ -41,6 +41,9 @@ MARK_MARGIN: Final = timedelta(hours=1)
 """How much longer than a mark is good the copies that it names are kept: a mark ends by the clock of an API, a copy was
 replaced at the beginning of a transaction, which may have waited, and a page of an export is under way for a while."""
 
+PAGE_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Of the orders of a page of a list; one order alone may be larger."""
+
 _TIMES = ARRAY(DateTime(timezone=True))
 _ACCOUNT = (bindparam("platform", type_=Text), bindparam("shop", type_=Text))
 # Order by order, by the primary key. If the platform were visible to the planner, it would consider one that was set up
@@ -210,10 +213,23 @@ class OrderFilter:
     """The path of a field of the order, and its value as text."""
 
 
-async def list_order_page_plus_one(
-    session: Session, filters: OrderFilter, after: OrderPosition | None, limit: int
-) -> Sequence[Order]:
-    """List orders, last modified first, and one more if another page follows, by the indexes of each platform only."""
+@dataclass(frozen=True, slots=True)
+class OrderPage:
+    """Orders, last modified first."""
+
+    rows: Sequence[Order]
+    has_more: bool
+    """Whether another page follows."""
+
+
+async def list_order_page(
+    session: Session, filters: OrderFilter, after: OrderPosition | None, limit: int, max_bytes: int = PAGE_MAX_BYTES
+) -> OrderPage:
+    """List orders, last modified first, by the indexes of each platform only.
+
+    Args:
+        max_bytes: After so many bytes of orders the page ends before its limit.
+    """
     # The shop of a platform is that of all its orders; with it, an order is found by its id in the primary key.
     is_own = col(Order.platform) == col(OrderPlatform.platform), col(Order.shop) == col(OrderPlatform.shop)
     newest = (
@@ -229,8 +245,19 @@ async def list_order_page_plus_one(
         statement = statement.where(OrderPlatform.project_id == filters.project_id)
     if filters.platform is not None:
         statement = statement.where(OrderPlatform.platform == filters.platform)
-    place = (found.modified_at, found.order_id, found.platform, found.shop)
-    return (await session.exec(keyset.select_page_plus_one(statement, place, None, limit))).all()
+    page = keyset.select_page_plus_one(statement, _get_place(found), None, limit).subquery()
+    newest_first = [col(column).desc() for column in _get_place(aliased(Order, page))]
+    bytes_before = func.sum(func.octet_length(page.c.raw)).over(order_by=newest_first, rows=(None, -1))
+    measured = select(page, func.coalesce(bytes_before, 0).label("bytes_before"), func.count().over().label("found"))
+    sized = measured.subquery()
+    shown = aliased(Order, sized)
+    within = select(shown, sized.c.found).where(sized.c.bytes_before < max_bytes).limit(limit)
+    rows = (await session.exec(within.order_by(*(col(column).desc() for column in _get_place(shown))))).all()
+    return OrderPage([order for order, _ in rows], bool(rows) and rows[0][1] > len(rows))
+
+
+def _get_place(order: type[Order]) -> tuple[Any, ...]:
+    return order.modified_at, order.order_id, order.platform, order.shop
 
 
 def _build_conditions(filters: OrderFilter, after: OrderPosition | None) -> list[ColumnElement[bool]]:

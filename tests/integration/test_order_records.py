@@ -282,7 +282,7 @@ async def test_an_order_is_found_by_its_key_and_not_among_all_of_its_platform(re
         engine = (await session.connection()).sync_engine
         event.listen(engine, "before_cursor_execute", note)
         try:
-            await order_copies.list_order_page_plus_one(session, OrderFilter(platform=NUMBER, order_id="7"), None, 10)
+            await order_copies.list_order_page(session, OrderFilter(platform=NUMBER, order_id="7"), None, 10)
         finally:
             event.remove(engine, "before_cursor_execute", note)
         [(statement, parameters)] = statements
@@ -294,6 +294,22 @@ async def test_an_order_is_found_by_its_key_and_not_among_all_of_its_platform(re
         await connection.exec_driver_sql("ANALYZE orders")
         plan = [row[0] for row in await connection.exec_driver_sql(f"EXPLAIN {statement}", parameters)]
     assert [line for line in plan if "Index Cond" in line and "order_id" in line and "shop" in line], plan
+
+
+async def test_a_page_of_large_orders_ends_before_its_limit(records: Database) -> None:
+    """Two hundred orders of megabytes each took the memory of an API process; all of them are found, page by page."""
+    async with records.session() as session:
+        await (await session.connection()).exec_driver_sql(
+            "INSERT INTO orders SELECT 'shop-1', 'shop', n::text, now() - n * interval '1 s', 0, '', "
+            "'{\"text\":\"' || repeat('x', 100) || '\"}', now(), 1 FROM generate_series(1, 7) AS n"
+        )
+        pages, after = list[list[str]](), None
+        while not pages or after is not None:
+            page = await order_copies.list_order_page(session, OrderFilter(platform=NUMBER), after, 3, max_bytes=150)
+            pages.append([row.order_id for row in page.rows])
+            last = page.rows[-1]
+            after = (last.modified_at, last.order_id, last.platform, last.shop) if page.has_more else None
+    assert pages == [["1", "2"], ["3", "4"], ["5", "6"], ["7"]]
 
 
 async def test_a_slice_of_the_time_to_come_is_swept_once_that_has_settled(records: Database) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pytest
 import typer
 
-from cli import addresses, command, downloads, export, steering, tasks
+from cli import addresses, command, downloads, export, orders, steering, tasks
 from dev.embedded.processes import read_process_identity
 from haulage import ApiUnreachable
 from infra.objects.failures import StoreFailure
@@ -96,6 +96,24 @@ def test_a_line_ends_at_a_line_feed_alone(tmp_path: Path) -> None:
         assert command.read_lines(path) == lines
     path.write_bytes(b"")
     assert command.read_lines(path) == []
+
+
+async def test_a_large_failed_set_is_shown_by_its_beginning(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of it was read and printed, hundreds of thousands of slices of a platform that had been away for long."""
+    fault = {"code": "refused", "message": "No.", "hint": "Wait."}
+    failed = build_slice("20261120T1000:20261120T1010", state="failed", fault=fault)
+    platform = {"platform": "shop", "project_id": "p", "kind": "plain", "shop": "s", "base_url": "https://shop"}
+    peer.says(200, {**platform, "failed": 100_000})
+    peer.says(200, {"items": [failed] * 100, "next_cursor": "more"})
+
+    assert await run_command(orders.status, "shop") == 1
+
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 22
+    assert printed[-1].startswith("and 99,980 more; `haulage ask '/v1/platforms/shop/slices?state=failed'`")
+    assert len(peer.seen) == 2
 
 
 @pytest.mark.parametrize("content", [None, b"\xff"])
