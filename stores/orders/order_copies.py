@@ -214,7 +214,7 @@ class OrderFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class OrderPage:
+class StoredOrderPage:
     """Orders, last modified first."""
 
     rows: Sequence[Order]
@@ -224,7 +224,7 @@ class OrderPage:
 
 async def list_order_page(
     session: Session, filters: OrderFilter, after: OrderPosition | None, limit: int, max_bytes: int = PAGE_MAX_BYTES
-) -> OrderPage:
+) -> StoredOrderPage:
     """List orders, last modified first, by the indexes of each platform only.
 
     Args:
@@ -253,7 +253,7 @@ async def list_order_page(
     shown = aliased(Order, sized)
     within = select(shown, sized.c.found).where(sized.c.bytes_before < max_bytes).limit(limit)
     rows = (await session.exec(within.order_by(*(col(column).desc() for column in _get_place(shown))))).all()
-    return OrderPage([order for order, _ in rows], bool(rows) and rows[0][1] > len(rows))
+    return StoredOrderPage([order for order, _ in rows], bool(rows) and rows[0][1] > len(rows))
 
 
 def _get_place(order: type[Order]) -> tuple[Any, ...]:
