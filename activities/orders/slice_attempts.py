@@ -245,7 +245,7 @@ def convert_outages_to_lost_worker() -> Iterator[None]:
 
 
 OUTAGE_WAIT_SECONDS: Final = 30.0
-"""Pause before a slice is tried again that could not be read because the database or the object store is out."""
+"""First pause before a slice is tried again that could not be read because the database or the object store is out."""
 
 
 @contextmanager
@@ -262,6 +262,7 @@ def convert_outages_to_wait(params: ReadSliceInput, saver: AnswerLogSaver) -> It
             fault=fault,
             wait_seconds=OUTAGE_WAIT_SECONDS,
             is_own_limit=True,
+            is_outage=True,
             resume_point=saver.resume_point or params.resume_point,
         )
         raise to_application_error(attempt) from None

@@ -72,6 +72,9 @@ EXPIRED_WAIT_MAX_SECONDS: Final = 60.0
 """Longest interval between two checks whether refused credentials work again."""
 OWN_LIMIT_WAIT_MAX_SECONDS: Final = 60.0
 """Longest interval between two checks whether our own limiter has room: an operator may have raised a limit."""
+OUTAGE_WAIT_MAX_SECONDS: Final = 300.0
+"""Longest interval between two attempts while the database or the object store is out: each may read a whole window of
+its platform before it fails."""
 DOUBLINGS_MAX: Final = 20
 CRASHES_MAX: Final = 10
 """Workers that may be lost while they read a slice before the slice counts as the cause."""
@@ -102,6 +105,8 @@ class SliceAttemptFailure(BaseModel):
     wait_seconds: float = 0.0
     is_own_limit: bool = False
     """Whether the wait is this installation's own: its limiter asked for it, or one of its components is out."""
+    is_outage: bool = False
+    """Whether it is the latter: each wait in a row is twice as long as the one before."""
     resume_point: SliceResumePoint | None = Field(default=None, alias="place")
     """Where the next attempt can continue."""
     gained: int = 0
@@ -118,6 +123,8 @@ class SliceRetryState(BaseModel):
     crashes: int = 0
     expired: int = 0
     """Consecutive attempts with refused credentials and without progress."""
+    outages: int = 0
+    """Consecutive attempts that an outage of this installation's components ended."""
 
     def record_failure_and_compute_pause(
         self, failure: SliceAttemptFailure, retries: int, retryintv: float
@@ -126,6 +133,7 @@ class SliceRetryState(BaseModel):
         if failure.gained:
             self.waits, self.waited_seconds, self.expired = 0, 0.0, 0
         self.expired = self.expired + 1 if failure.kind is SliceFailureKind.EXPIRED else 0
+        self.outages = self.outages + 1 if failure.is_outage else 0
         wait_seconds = min(failure.wait_seconds, WAIT_MAX_SECONDS)
         match failure.kind:
             case SliceFailureKind.REFUSED:
@@ -133,6 +141,8 @@ class SliceRetryState(BaseModel):
             case SliceFailureKind.EXPIRED:
                 doubled = max(retryintv, 0.1) * 2.0 ** min(self.expired - 1, DOUBLINGS_MAX)
                 return min(EXPIRED_WAIT_MAX_SECONDS, doubled)
+            case SliceFailureKind.TOLD_TO_WAIT if failure.is_outage:
+                return min(OUTAGE_WAIT_MAX_SECONDS, wait_seconds * 2.0 ** min(self.outages - 1, DOUBLINGS_MAX))
             case SliceFailureKind.TOLD_TO_WAIT if failure.is_own_limit:
                 # Never a failure of the platform, however long a quota of ours stays used up.
                 return min(OWN_LIMIT_WAIT_MAX_SECONDS, max(wait_seconds, 0.1))

@@ -79,7 +79,7 @@ def test_a_fault_has_a_cause_a_remedy_and_says_whether_to_try_again(
     ],
 )
 def test_an_outage_of_ours_fails_no_slice(outage: Exception) -> None:
-    """However often it is tried meanwhile; the next attempt goes on where the last one stored its answers."""
+    """However often it is tried meanwhile, less and less; the next attempt goes on where the last one left answers."""
     place = SliceResumePoint(key="k", kept_at=datetime(2026, 3, 1, tzinfo=UTC))
     window = TimeWindow(start=datetime(2026, 3, 1, tzinfo=UTC), end=datetime(2026, 3, 2, tzinfo=UTC))
     settings = config.resolve_settings(1, PlatformOptions(), PlatformOptions(), PLAIN)[0]
@@ -91,7 +91,7 @@ def test_an_outage_of_ours_fails_no_slice(outage: Exception) -> None:
         resume_point=place,
         holder="slice/1",
     )
-    ladder = SliceRetryState()
+    ladder, pauses = SliceRetryState(), list[float | None]()
     for _ in range(50):
         with (
             pytest.raises(ApplicationError) as error,
@@ -100,7 +100,10 @@ def test_an_outage_of_ours_fails_no_slice(outage: Exception) -> None:
             raise outage
         failure = SliceAttemptFailure.model_validate(error.value.details[0])
         assert failure.resume_point == place
-        assert ladder.record_failure_and_compute_pause(failure, 0, 10) == slice_attempts.OUTAGE_WAIT_SECONDS
+        pauses.append(ladder.record_failure_and_compute_pause(failure, 0, 10))
+    assert pauses == [30, 60, 120, 240, *[300] * 46]
+    assert ladder.record_failure_and_compute_pause(failure.model_copy(update={"is_outage": False}), 0, 10) == 30
+    assert ladder.record_failure_and_compute_pause(failure, 0, 10) == 30
 
 
 @pytest.mark.parametrize("error", [asyncpg.QueryCanceledError(), asyncpg.OutOfMemoryError()])
