@@ -23,16 +23,21 @@ from workflows.orders import handle
 
 REMEMBERED_MAX: Final = 10_000
 ORDERS_READ_AT_ONCE: Final = 500
-PAGE_MAX_CHARACTERS: Final = 64 * 1024 * 1024
-"""Of a page of an export; its source may send no more to a download."""
+ENVELOPE_BYTES: Final = 40
+"""Most bytes of a page of an export without its orders, and the commas between them."""
 OrderKey = tuple[str, str]
 
 
 class SnapshotTotalAndPageEndCache:
-    """Remembers totals and page ends of snapshots in this process, so that following pages are found by key."""
+    """Remembers totals and page ends of snapshots in this process, so that following pages are found by key.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        page_max_bytes: Of a page of an export; its source may send no more to a download.
+    """
+
+    def __init__(self, database: Database, page_max_bytes: int) -> None:
         self._database = database
+        self._page_max_bytes = page_max_bytes
         self._totals: OrderedDict[OrderSnapshot, int] = OrderedDict()
         self._ends: OrderedDict[tuple[OrderSnapshot, int], OrderKey] = OrderedDict()
 
@@ -50,17 +55,17 @@ class SnapshotTotalAndPageEndCache:
         Raises:
             Invalid: They are more than a download takes on a page; what is read until then is bounded.
         """
-        texts, characters = list[str](), 0
+        texts, body_bytes = list[str](), ENVELOPE_BYTES
         last = self._ends.get((snapshot, start))
         while len(texts) < size:
             most = min(ORDERS_READ_AT_ONCE, size - len(texts))
             orders = await order_copies.list_snapshot_orders(self._database, snapshot, most, skipped=start, after=last)
             texts += [order.text for order in orders]
-            characters += sum(len(order.text) for order in orders)
-            if characters > PAGE_MAX_CHARACTERS:
+            body_bytes += sum(len(order.text.encode()) + 1 for order in orders)
+            if body_bytes > self._page_max_bytes:
                 raise Invalid(
                     "page_too_large",
-                    f"A page of {size:,} orders has more than {PAGE_MAX_CHARACTERS:,} characters here.",
+                    f"A page of {size:,} orders has more than {self._page_max_bytes:,} bytes here.",
                     "Ask for a smaller page_size.",
                     field="page_size",
                 )
@@ -83,7 +88,7 @@ def _add_evicting_oldest(known: OrderedDict[Any, Any], key: object, value: objec
 
 
 def _attach_cache_and_resume_hook(app: web.Application, services: Services) -> None:
-    app[SNAPSHOTS] = SnapshotTotalAndPageEndCache(services.database)
+    app[SNAPSHOTS] = SnapshotTotalAndPageEndCache(services.database, services.settings.downloads.page_max_bytes)
     app[RESUME_HOOKS][names.SYSTEM] = partial(
         handle.trigger_cycles_of_unpaused_platforms, services.engine, services.database
     )

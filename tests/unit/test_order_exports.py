@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
 @pytest.fixture
 def cache() -> SnapshotTotalAndPageEndCache:
     """A cache without a database."""
-    return SnapshotTotalAndPageEndCache(None)  # type: ignore[arg-type]
+    return SnapshotTotalAndPageEndCache(None, 1_000)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", [1, 9, 10, 11, 20, 23, 24, 100])
@@ -66,11 +67,14 @@ async def test_a_page_in_the_middle_is_found_by_its_position(
     assert reading.asked == [(10, 5, None), (2, 5, "014")]
 
 
+@pytest.mark.parametrize("text", ["n", 10 * "单"])
 async def test_a_page_that_no_download_takes_is_refused_before_all_of_it_is_read(
-    reading: Reading, cache: SnapshotTotalAndPageEndCache, monkeypatch: pytest.MonkeyPatch
+    reading: Reading, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    """A page may be of 10,000 orders, each of megabytes."""
-    monkeypatch.setattr(context, "PAGE_MAX_CHARACTERS", sum(len(each.text) for each in ORDERS[:10]))
+    """A page may be of 10,000 orders, each of megabytes; what a download takes is counted in bytes."""
+    monkeypatch.setattr(f"{__name__}.ORDERS", [SnapshotOrder("s", each.order_id, f'"{text}"') for each in ORDERS])
+    body = json.dumps({"total": 10**18, "data": [text] * 10}, ensure_ascii=False, separators=(",", ":")).encode()
+    cache = SnapshotTotalAndPageEndCache(None, len(body) + 2)  # type: ignore[arg-type]
     assert len(await cache.read_page(SNAPSHOT, 0, 10)) == 10
     with pytest.raises(Invalid, match="smaller page_size"):
         await cache.read_page(SNAPSHOT, 0, 20)
