@@ -171,6 +171,9 @@ class PlatformClient:
             raise self._build_failure(answer, self._parse_error(answer))
         return answer
 
+    def _build_time_used_up(self) -> AttemptTimeUsedUp:
+        return AttemptTimeUsedUp(f"The whole slice of {self} could not be read within its timeout.")
+
     def _build_circuit_open_failure(self, breaker: CircuitBreaker) -> PlatformBusy:
         return PlatformBusy(
             f"{self} {breaker.describe_open_state()}",
@@ -216,7 +219,7 @@ class PlatformClient:
 
     async def _wait_for_permit(self, permits: RequestPermits) -> None:
         if self._budget.seconds_left <= 0:
-            raise AttemptTimeUsedUp(f"The whole slice of {self} could not be read within its timeout.")
+            raise self._build_time_used_up()
         began = time.monotonic()
         try:
             await self._budget.wait_for_permit(permits)
@@ -230,6 +233,10 @@ class PlatformClient:
         signed = add_authentication(
             self._capability.access, credentials, parameters, datetime.now(UTC) + self.clock_skew
         )
+        whole_seconds = self._budget.answer_seconds or ANSWER_TIMEOUT_SECONDS
+        timeout_seconds = min(whole_seconds, self._budget.until - time.monotonic())
+        if timeout_seconds <= 0:
+            raise self._build_time_used_up()
         query = urlencode(signed.parameters)
         joint = "&" if "?" in url else "?"
         try:
@@ -237,10 +244,12 @@ class PlatformClient:
                 f"{url}{joint}{query}" if query else url,
                 headers={**_HEADERS, **self._headers, **signed.headers},
                 max_bytes=ANSWER_MAX_BYTES,
-                timeout_seconds=self._budget.answer_seconds or ANSWER_TIMEOUT_SECONDS,
+                timeout_seconds=timeout_seconds,
             )
         except SourceFault as fault:
             metrics.PLATFORM_REQUESTS.labels(self._account.platform, "unanswered").inc()
+            if fault.record.code == "source_timeout" and timeout_seconds < whole_seconds:
+                raise self._build_time_used_up() from None
             raise _build_no_answer_failure(self, fault, is_short=self._budget.answer_seconds is not None) from None
         metrics.PLATFORM_REQUESTS.labels(self._account.platform, str(answer.status)).inc()
         metrics.PLATFORM_BYTES.labels(self._account.platform).inc(len(answer.body))

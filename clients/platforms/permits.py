@@ -189,7 +189,7 @@ class AttemptTimeBudget:
     Args:
         patience_seconds: Limit of all waits together; a longer one is left to a timer of the workflow.
         until: When to stop, by the monotonic clock.
-        answer_seconds: Timeout of each request; that of the client by default.
+        answer_seconds: Timeout of each request, that of the client by default; none lasts beyond `until`.
         slowest_answer_seconds: The longest that a request has taken so far; none begins that may end after `until`.
     """
 

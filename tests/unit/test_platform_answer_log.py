@@ -95,6 +95,20 @@ async def test_an_attempt_stops_before_it_is_ended() -> None:
         assert (await anext(again.iterate_pages(window, await again.fetch_row_count(window)))).asked_at == page.asked_at
 
 
+async def test_a_request_ends_with_the_time_of_its_attempt() -> None:
+    """However long the platform may take by itself: what was received before is stored, and the next one asks again."""
+    async with running_connector(**CROWDED) as here:
+        window = here.window(1_200)
+        walk = here.connector.iterate_pages(window, await here.connector.fetch_row_count(window))
+        await anext(walk)
+        here.platform.set(here.platform.scenario.model_copy(update={"faults": PlatformFaults(slow_ms=10_000)}))
+        here.connector._client._budget.until = (began := time.monotonic()) + 1
+        with pytest.raises(AttemptTimeUsedUp):
+            await anext(walk)
+        assert time.monotonic() - began < 8
+        assert here.connector.answer_log.has_logged_answers
+
+
 async def test_the_time_of_an_attempt_is_shared_out() -> None:
     """Half of it may go by waiting for turns, and a part is left for the commit."""
     budget = AttemptTimeBudget.for_attempt(100, time.monotonic())
