@@ -22,6 +22,7 @@ from sqlalchemy import (
     text,
     true,
 )
+from sqlalchemy import select as select_columns
 from sqlalchemy.orm import aliased
 from sqlmodel import case, cast, col, func, select, tuple_
 
@@ -248,7 +249,9 @@ async def list_order_page(
     page = keyset.select_page_plus_one(statement, _get_place(found), None, limit).subquery()
     newest_first = [col(column).desc() for column in _get_place(aliased(Order, page))]
     bytes_before = func.sum(func.octet_length(page.c.raw)).over(order_by=newest_first, rows=(None, -1))
-    measured = select(page, func.coalesce(bytes_before, 0).label("bytes_before"), func.count().over().label("found"))
+    measured = select_columns(
+        page, func.coalesce(bytes_before, 0).label("bytes_before"), func.count().over().label("found")
+    )
     sized = measured.subquery()
     shown = aliased(Order, sized)
     within = select(shown, sized.c.found).where(sized.c.bytes_before < max_bytes).limit(limit)
