@@ -119,18 +119,24 @@ async def retry_message(call: Call, path: MessagePath, body: OperatorRequest) ->
 @routes.post(
     "/v1/addresses/messages/{message_id}/retry-chain",
     access=RouteAccess.ADMIN,
-    problems={**_PROBLEMS, "message_not_failed": Conflict},
+    problems={**_PROBLEMS, "message_not_failed": Conflict, "too_many_linked_messages": Conflict},
 )
 async def retry_linked_messages(call: Call, path: MessagePath, body: OperatorRequest) -> RetryMessagesResponse:
     """Retry a failed message, and all failed messages that its addresses link to it.
 
     Two messages are linked if they name a common UPRN, or are linked by others. They are retried in the order of
-    receipt, so that none overtakes an earlier one. Of more than 10,000, the nearest are retried, and `left` is 1: send
-    the request again when they are done.
+    receipt, so that none overtakes an earlier one. Of more than 10,000, none is retried: `POST
+    /v1/addresses/messages/retry` retries the oldest first.
     """
     outcome = await actions.retry_linked_messages(
         call.services.database, path.message_id, ActorWithReason(body.who, body.reason)
     )
+    if outcome.left:
+        raise Conflict(
+            "too_many_linked_messages",
+            f"More than {RETRIED_MAX:,} failed messages are linked to message {path.message_id}; none was retried.",
+            "POST /v1/addresses/messages/retry retries the oldest first; send it again for the rest.",
+        )
     if not outcome.changed:
         raise _build_not_retryable_conflict(await queries.load_message(call, path.message_id))
     call.request.app[CYCLE_TRIGGER].request_cycle()

@@ -27,7 +27,8 @@ _RETRY: Final = f"""
     WITH retried AS (UPDATE {LOG} SET {_RETRY_NOW} WHERE id = $1 AND {IDLE_FAILED} RETURNING id)
     INSERT INTO addr_audit (who, action, log_id, reason) SELECT $2, 'retry', id, $3 FROM retried RETURNING log_id
     """  # noqa: S608 - constants only
-# The limit ends the recursion: rows are linked only as far as they are asked for.
+# The limit ends the recursion: rows are linked only as far as they are asked for. Of too many none is retried: what is
+# left out, be it the oldest or the farthest, could be what another must not overtake, or the link to others.
 _RETRY_CHAIN: Final = f"""
     WITH RECURSIVE chain AS (
         SELECT id, uprn_1, uprn_2 FROM {LOG} WHERE id = $1 AND {IDLE_FAILED}
@@ -38,7 +39,8 @@ _RETRY_CHAIN: Final = f"""
     ),
     linked AS MATERIALIZED (SELECT id FROM chain LIMIT $4 + 1),
     retried AS (
-        UPDATE {LOG} SET {_RETRY_NOW} WHERE id IN (SELECT id FROM linked LIMIT $4) AND {IDLE_FAILED} RETURNING id
+        UPDATE {LOG} SET {_RETRY_NOW}
+        WHERE id IN (SELECT id FROM linked) AND (SELECT count(*) FROM linked) <= $4 AND {IDLE_FAILED} RETURNING id
     ),
     noted AS (INSERT INTO addr_audit (who, action, log_id, reason) SELECT $2, 'retry', id, $3 FROM retried)
     SELECT (SELECT count(*) FROM retried) AS retried, (SELECT count(*) FROM linked) AS linked
@@ -135,13 +137,13 @@ async def retry_linked_messages(
 ) -> BulkRetryOrSkipCounts:
     """Make a failed message due now, with all failed messages that its addresses link to it.
 
-    Of more than the limit, the nearest are; `left` is 1 then, as the others are not counted.
+    Of more than the limit, none is; `left` is their number as far as it was counted.
     """
     async with database.connection() as connection:
         row = await connection.fetchrow(_RETRY_CHAIN, message_id, actor.who, actor.reason, limit)
     if row is None:
         raise LookupError("a statement of counts has answered no row")
-    left = max(0, row["linked"] - limit)
+    left = row["linked"] if row["linked"] > limit else 0
     busy = row["linked"] - row["retried"] - left
     return BulkRetryOrSkipCounts(changed=row["retried"], busy=busy, touched=0, left=left)
 

@@ -281,10 +281,6 @@ async def test_a_chain_is_tried_again_by_one_action(world: CycleHarness) -> None
     retries = world.settings.retries
     assert {rows[each]["retry_times"] for each in ("s", "t", "u", "other")} == {retries}
 
-    part = await actions.retry_linked_messages(world.database, rows["u"]["id"], BY, limit=2)
-    assert (part.changed, part.busy, part.left) == (2, 0, 1)
-    assert (await load_by_number(world))["s"]["retry_times"] == retries
-    await world.fetch("DELETE FROM addr_audit")
     changed = await actions.retry_linked_messages(world.database, rows["u"]["id"], BY)
 
     rows = await load_by_number(world)
@@ -292,6 +288,33 @@ async def test_a_chain_is_tried_again_by_one_action(world: CycleHarness) -> None
     assert [rows[each]["retry_times"] for each in ("s", "t", "u", "other")] == [0, 0, 0, retries]
     noted = await world.fetch("SELECT who, action, log_id, reason FROM addr_audit ORDER BY log_id")
     assert [tuple(row) for row in noted] == [("ann", "retry", rows[each]["id"], BY.reason) for each in ("s", "t", "u")]
+
+
+async def test_a_chain_that_is_too_long_is_retried_by_age(world: CycleHarness) -> None:
+    """Of the nearest ones, the last swap was applied, and the one before it refused as overtaken for good."""
+    await world.publish([create(f"c{uprn}", uprn) for uprn in range(1, 5)])
+    await settle(world)
+    await world.publish([swap("s", 1, 2), swap("t", 2, 3), swap("u", 3, 4)])
+    await world.fetch(
+        "UPDATE im_infi_addr_sync_log SET proc_flag = 'N', retry_times = 9, next_attempt_at = now(), "
+        "wait_reason = jsonb_build_object('kind', 'failed') WHERE proc_flag IS NULL"
+    )
+    last = (await load_by_number(world))["u"]["id"]
+
+    refused = await actions.retry_linked_messages(world.database, last, BY, limit=2)
+
+    assert (refused.changed, refused.busy, refused.left) == (0, 0, 3)
+    rows = await load_by_number(world)
+    assert {rows[each]["retry_times"] for each in ("s", "t", "u")} == {9}
+    assert await world.fetch("SELECT FROM addr_audit") == []
+    for left in (1, 0):
+        part = await actions.retry_messages(world.database, MessageSearchConditions(), 2, BY)
+        assert (part.changed, part.left) == (1 + left, left)
+        await settle(world)
+    rows = await load_by_number(world)
+    assert {rows[each]["proc_flag"] for each in ("s", "t", "u")} == {"Y"}
+    live = world.modules.books[Module.ED].live
+    assert [live[uprn][0] - 1_000 for uprn in range(1, 5)] == [2, 3, 4, 1]
 
 
 @pytest.mark.parametrize("retries", [1, 3])

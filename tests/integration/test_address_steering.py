@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -361,7 +362,7 @@ async def test_operators_and_loads_in_a_crowd_never_take_the_same_message(
     assert len(audit) == skipped + retried
 
 
-async def test_a_chain_is_retried_through_the_api(operator: OperatorApi) -> None:
+async def test_a_chain_is_retried_through_the_api(operator: OperatorApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that shares an address with it, and what shares one with that; the answer says how many."""
     first, second = await operator.add(), await operator.add(retry_times=3)
     taken = await operator.add(next_attempt_at=None)
@@ -373,3 +374,5 @@ async def test_a_chain_is_retried_through_the_api(operator: OperatorApi) -> None
     assert sorted(await operator.audit()) == [("ann", "retry", id_, SIGNED["reason"]) for id_ in (first, second)]
     assert (await operator.post("messages/987654/retry-chain")).code == "not_found"
     assert (await operator.post(f"messages/{taken}/retry-chain")).code == "message_being_processed"
+    monkeypatch.setattr(actions, "retry_linked_messages", partial(actions.retry_linked_messages, limit=2))
+    assert (await operator.post(f"messages/{first}/retry-chain")).code == "too_many_linked_messages"
