@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -90,7 +91,9 @@ async def list_comparisons(call: Call) -> ComparisonsResponse:
     keys = {each.key.removeprefix(names.DRIFT_PREFIX) for each in await store.list(names.DRIFT_PREFIX)}
     done = {key.removesuffix(_MANIFEST_SUFFIX) for key in keys if key.endswith(_MANIFEST_SUFFIX)}
     begun = {each async for each in _list_comparison_names_in_engine(engine)}
-    newest = sorted(done | begun, reverse=True)[:LISTED_MAX]
+    # Earlier code named its manifests in other ways.
+    named = (each for each in done | begun if re.match(_NAME_PATTERN, each))
+    newest = sorted(named, reverse=True)[:LISTED_MAX]
     return ComparisonsResponse(
         items=await asyncio.gather(*(_build_comparison_summary_with_progress(call, report) for report in newest))
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 from hypothesis import given
@@ -22,6 +22,7 @@ from activities.addresses.drift import (
     digest_record,
     find_difference,
 )
+from api.addresses import drift as drift_api
 from clients.modules import ModuleFailure
 from domain.addresses.activity_models import ComparisonNameInput
 from domain.addresses.operations import AddressEntry, AddressPage, Module
@@ -228,3 +229,13 @@ async def test_a_workbook_of_another_attempt_is_not_replaced(monkeypatch: pytest
     written = [call.args[0] for call in objects.put.await_args_list]
     assert written == [first.key, "addresses-reports/r.json", second.key, "addresses-reports/r.json"]
     assert first.key != second.key
+
+
+async def test_a_manifest_of_another_name_does_not_break_the_list() -> None:
+    """Earlier code wrote it into the folder of the comparison."""
+    listed = [MagicMock(key=f"addresses-reports/{name}") for name in ("20261119T134600Z/manifest.json", "a.json")]
+    call = MagicMock()
+    call.services.objects.list = AsyncMock(return_value=listed)
+    call.services.engine.list_workflows.return_value.__aiter__.return_value = []
+
+    assert (await drift_api.list_comparisons(call)).items == []
