@@ -29,6 +29,7 @@ from domain.webhooks import (
 )
 from infra import log
 from infra.database import Session
+from infra.secrets import refuse_unreadable_seals
 from stores import projects as projects_store
 from stores import webhooks
 from stores.tables.shared import Delivery, DeliveryAttempt, Project, WebhookSecret
@@ -160,6 +161,7 @@ async def redeliver_webhook(
 
     Raises:
         Missing: The owner has no such delivery.
+        Conflict: No key opens its address.
     """
     database = call.services.database
     row = await webhooks.find_delivery(database, project_id, owner, delivery_id)
@@ -167,12 +169,14 @@ async def redeliver_webhook(
         raise build_missing_to_caller_fault()
     attempts = await webhooks.list_last_attempts_by_delivery(database, [row.delivery_id], ATTEMPTS_SHOWN)
     url = SealedText(token=row.url)
+    with refuse_unreadable_seals():
+        # `haulage reseal` may have passed over the row since it was read, and counted the runs.
+        url = call.services.sealer.reseal(url) or url
     delivery = WebhookDeliveryInput(
         delivery_id=row.delivery_id,
         project_id=row.project_id,
         owner=owner,
-        # `haulage reseal` may have passed over the row since it was read, and counted the runs.
-        url=call.services.sealer.reseal(url) or url,
+        url=url,
         event=WebhookEvent.model_validate_json(row.body),
         redelivery=True,
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
-from domain.faults import Invalid
+from domain.faults import Conflict, Invalid
 from domain.secrets import SealedText
 from infra.settings import SecretSettings
 
@@ -63,6 +64,23 @@ class SecretSealer:
         except InvalidToken:
             return self.seal(self.open(sealed))
         return None
+
+
+@contextmanager
+def refuse_unreadable_seals() -> Iterator[None]:
+    """Refuse a request for which the block must open what no key opens.
+
+    Raises:
+        Conflict: The block raised `SealUnreadableError`.
+    """
+    try:
+        yield
+    except SealUnreadableError:
+        raise Conflict(
+            "seal_unreadable",
+            "No key in HAULAGE_SECRETS__SEAL opens a value that this needs, such as an address.",
+            "Have the operator put the key that made it back at the end of the list, or send a new request.",
+        ) from None
 
 
 def create_random_token() -> str:

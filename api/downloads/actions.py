@@ -24,6 +24,7 @@ from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadState
 from domain.faults import Conflict, Invalid, Paused
 from domain.webhooks import DELIVERY_ID_PATTERN, WebhookOwner
 from infra import outages
+from infra.secrets import refuse_unreadable_seals
 from stores import sealed
 from stores.downloads import catalogue
 from stores.tables.downloads import Download
@@ -75,7 +76,7 @@ async def delete_file(call: Call, path: DownloadPath) -> DownloadResponse:
     access=RouteAccess.PROJECT,
     status=HTTPStatus.ACCEPTED,
     begins_work=True,
-    problems={"download_not_failed": Conflict, SYSTEM_PAUSED: Paused},
+    problems={"download_not_failed": Conflict, "seal_unreadable": Conflict, SYSTEM_PAUSED: Paused},
 )
 async def retry_download(call: Call, path: DownloadPath) -> DownloadResponse:
     """Retry a failed download, under the same id.
@@ -91,11 +92,8 @@ async def retry_download(call: Call, path: DownloadPath) -> DownloadResponse:
             f"This download is {response.state}; only a failed one can be retried.",
             "Wait for its end, or start a new download.",
         )
-    # `haulage reseal` may have passed over the row since it was read, and counted the runs.
-    resealed = sealed.reseal_values_in_download_request(call.services.sealer, json.dumps(row.request))
-    spec = DownloadSpec.model_validate_json(resealed) if resealed else DownloadSpec.model_validate(row.request)
-    async with quotas.consume_quotas_for_start(call, spec):
-        await _signal_waiting_run_or_start_new_run(call, row, spec)
+    async with quotas.consume_quotas_for_start(call, DownloadSpec.model_validate(row.request)):
+        await _signal_waiting_run_or_start_new_run(call, row)
     return await _wait_until_retry_starts(call, row)
 
 
@@ -112,7 +110,7 @@ async def _cancel_run_and_read_status(call: Call, task_id: str) -> DownloadRespo
     return await get_status_reader(call).read_status(call.project_id, task_id)
 
 
-async def _signal_waiting_run_or_start_new_run(call: Call, row: Download, spec: DownloadSpec) -> None:
+async def _signal_waiting_run_or_start_new_run(call: Call, row: Download) -> None:
     """Signal the run if it still waits for a retry; otherwise start a new run."""
     try:
         await _get_workflow_handle(call, row.task_id).signal(names.RETRY)
@@ -121,6 +119,10 @@ async def _signal_waiting_run_or_start_new_run(call: Call, row: Download, spec: 
             raise
     else:
         return
+    with refuse_unreadable_seals():
+        # `haulage reseal` may have passed over the row since it was read, and counted the runs.
+        resealed = sealed.reseal_values_in_download_request(call.services.sealer, json.dumps(row.request))
+    spec = DownloadSpec.model_validate_json(resealed) if resealed else DownloadSpec.model_validate(row.request)
     await creation.start_download(call.services, spec, allow_restart=True)
 
 
@@ -168,7 +170,10 @@ async def list_download_deliveries(
 
 
 @routes.post(
-    "/v1/downloads/{task_id}/deliveries/{delivery_id}/redeliver", access=RouteAccess.PROJECT, status=HTTPStatus.ACCEPTED
+    "/v1/downloads/{task_id}/deliveries/{delivery_id}/redeliver",
+    access=RouteAccess.PROJECT,
+    status=HTTPStatus.ACCEPTED,
+    problems={"seal_unreadable": Conflict},
 )
 async def redeliver_webhook(call: Call, path: DeliveryPath) -> WebhookDeliveryResponse:
     """Send a webhook again, now.

@@ -104,7 +104,7 @@ async def remove_platform(call: Call, path: PlatformPath, body: OperatorRequest)
     "/v1/platforms/{platform}/deliveries/{delivery_id}/redeliver",
     access=RouteAccess.ADMIN,
     status=HTTPStatus.ACCEPTED,
-    problems={"not_found": Missing},
+    problems={"not_found": Missing, "seal_unreadable": Conflict},
 )
 async def redeliver_webhook(call: Call, path: PlatformDeliveryPath) -> WebhookDeliveryResponse:
     """Send a delivery again, now.

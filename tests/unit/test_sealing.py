@@ -15,11 +15,13 @@ from unittest.mock import AsyncMock, MagicMock
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import Column, MetaData, Table, Text
+from temporalio.service import RPCError, RPCStatusCode
 
 from api import webhooks
 from api.downloads import actions
 from api.downloads.context import DownloadPath
 from domain.downloads.models import DownloadSpec, DownloadState, TableSource
+from domain.faults import Conflict
 from domain.secrets import SealedText
 from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
 from infra.database import TableRow
@@ -69,7 +71,8 @@ def test_every_sealed_value_of_a_request_is_sealed_anew() -> None:
     assert after.model_copy(update=changed) == spec
 
 
-async def test_a_redelivery_and_a_retry_carry_no_old_seal(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("keys", [(NEW, OLD), (NEW,)], ids=["an old key", "no key"])
+async def test_a_redelivery_and_a_retry_carry_no_old_seal(monkeypatch: pytest.MonkeyPatch, keys: tuple[str]) -> None:
     """`haulage reseal` may have counted the runs and passed over the rows since they were read."""
     old, new = make_sealer(OLD), make_sealer(NEW)
     begun: list[Any] = []
@@ -94,7 +97,7 @@ async def test_a_redelivery_and_a_retry_carry_no_old_seal(monkeypatch: pytest.Mo
     )
     spec = DownloadSpec(task_id=DOWNLOAD, project_id="prj_1", file_name="a.csv", source_url=old.seal("http://source"))
     download = MagicMock(request=spec.model_dump(mode="json"))
-    services = MagicMock(sealer=make_sealer(NEW, OLD))
+    services = MagicMock(sealer=make_sealer(*keys))
     services.settings.engine.task_timeout_seconds = 1.0
     call, reader = MagicMock(services=services), AsyncMock()
     reader.read_status.return_value.state = DownloadState.FAILED
@@ -104,10 +107,25 @@ async def test_a_redelivery_and_a_retry_carry_no_old_seal(monkeypatch: pytest.Mo
     monkeypatch.setattr(webhooks.handle, "redeliver", note)
     monkeypatch.setattr(actions, "get_status_reader", lambda _: reader)
     monkeypatch.setattr(actions.quotas, "consume_quotas_for_start", lambda *_: nullcontext())
-    monkeypatch.setattr(actions, "_signal_waiting_run_or_start_new_run", note)
+    gone = RPCError("", RPCStatusCode.NOT_FOUND, b"")
+    run = AsyncMock()
+    run.signal.side_effect = gone
+    monkeypatch.setattr(actions, "_get_workflow_handle", lambda *_: run)
+    monkeypatch.setattr(actions.creation, "start_download", note)
     monkeypatch.setattr(actions, "_wait_until_retry_starts", note)
+    owner = WebhookOwner(system="downloads", id=DOWNLOAD)
 
-    await webhooks.redeliver_webhook(call, "prj_1", WebhookOwner(system="downloads", id=DOWNLOAD), MESSAGE)
+    if OLD not in keys:
+        with pytest.raises(Conflict, match="No key in HAULAGE_SECRETS__SEAL opens"):
+            await webhooks.redeliver_webhook(call, "prj_1", owner, MESSAGE)
+        with pytest.raises(Conflict, match="No key in HAULAGE_SECRETS__SEAL opens"):
+            await actions.retry_download(call, DownloadPath(task_id=DOWNLOAD))
+        # A run that waits for a retry has the request already.
+        run.signal.side_effect = None
+        await actions.retry_download(call, DownloadPath(task_id=DOWNLOAD))
+        assert begun == []
+        return
+    await webhooks.redeliver_webhook(call, "prj_1", owner, MESSAGE)
     await actions.retry_download(call, DownloadPath(task_id=DOWNLOAD))
 
     assert [new.open(begun[0].url), new.open(begun[1].source_url)] == ["http://receiver", "http://source"]
