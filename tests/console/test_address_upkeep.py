@@ -27,6 +27,7 @@ async def operators(console: Console) -> AsyncIterator[Operators]:
     await operators.ask("POST", "cycle/resume", json=SIGNED)
 
 
+@pytest.mark.long
 async def test_cycles_are_paused_and_resumed(admin_page: Page, operators: Operators) -> None:
     """While they are paused what comes in waits, and the page says who paused them and why."""
     await admin_page.goto(BASE_PATH)
@@ -46,6 +47,7 @@ async def test_cycles_are_paused_and_resumed(admin_page: Page, operators: Operat
     await expect(admin_page.get_by_text("Nothing matches the filters.")).to_be_visible()
 
 
+@pytest.mark.long
 async def test_a_late_answer_shows_nothing_that_is_over(admin_page: Page, operators: Operators) -> None:
     """A look that began before the pause and ends after it draws no idle cycle."""
     await admin_page.goto(BASE_PATH)
@@ -74,6 +76,7 @@ async def test_a_late_answer_shows_nothing_that_is_over(admin_page: Page, operat
     assert "Paused by ann" in await cycle.inner_text()
 
 
+@pytest.mark.long
 async def test_the_cycle_under_way_is_shown(admin_page: Page, operators: Operators) -> None:
     """What it is doing, what it has taken, and its page in Temporal."""
     await admin_page.goto(BASE_PATH)
@@ -90,6 +93,7 @@ async def test_the_cycle_under_way_is_shown(admin_page: Page, operators: Operato
     assert await operators.wait_for_end(id_) == "done"
 
 
+@pytest.mark.long
 async def test_logical_deletes_are_checked_and_purged(admin_page: Page, operators: Operators) -> None:
     """Held by a module until a check finds that it needs the address no more; a purge is asked twice."""
     address = operators.uprn(1)
@@ -166,6 +170,7 @@ async def test_a_message_in_quarantine_is_mended(admin_page: Page, operators: Op
     await expect(find_rows(admin_page).filter(has_text=number)).to_have_count(0)
 
 
+@pytest.mark.long
 async def test_what_was_published_again_leaves_the_quarantine(admin_page: Page, operators: Operators) -> None:
     """It is asked first, under a name and with a reason; the others stay."""
     gone, stays = f"gone{operators.base}", f"stays{operators.base}"
@@ -181,6 +186,7 @@ async def test_what_was_published_again_leaves_the_quarantine(admin_page: Page, 
     await expect(find_rows(admin_page).filter(has_text=gone)).to_have_count(0)
 
 
+@pytest.mark.long
 async def test_a_long_history_is_turned_page_by_page(admin_page: Page, operators: Operators) -> None:
     """Never more than a page is in the document; Back comes back to the page before, and an address shows its page."""
     async with operators.database.connection() as connection:

@@ -57,6 +57,7 @@ async def test_each_page_has_an_address_of_its_own(page: Page, console: Console,
     await first(page, "Report 20")
 
 
+@pytest.mark.long
 async def test_a_page_that_is_slow_is_turned_once(page: Page, console: Console, project: Project) -> None:
     """Pressing again does not load the same page twice, and the focus stays where it was."""
     await fill(console, project, ROWS)
@@ -97,6 +98,7 @@ async def test_filters_are_in_the_address(page: Page, console: Console, project:
     await expect(page).to_have_url(re.compile(r"/console/downloads$"))
 
 
+@pytest.mark.long
 async def test_an_empty_list_says_how_to_begin(page: Page) -> None:
     """It names the call and the command that make the first entry; a filter that finds nothing says so instead."""
     await page.goto("/console/downloads")
@@ -119,6 +121,7 @@ async def says_how_by_curl_and_by_command(page: Page, path: str) -> None:
     assert [text.split()[0] for text in texts] == ["curl", "haulage"], path
 
 
+@pytest.mark.long
 async def test_every_list_of_a_project_says_how_by_curl_and_by_command(
     page: Page, console: Console, project: Project
 ) -> None:
@@ -131,6 +134,7 @@ async def test_every_list_of_a_project_says_how_by_curl_and_by_command(
         await says_how_by_curl_and_by_command(page, path)
 
 
+@pytest.mark.long
 async def test_every_list_of_the_admin_says_how_by_curl_and_by_command(admin_page: Page, orders: Orders) -> None:
     """Also lists that only the administrator opens, and those of a platform."""
     shop = await make_shop(orders)

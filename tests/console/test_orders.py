@@ -48,6 +48,7 @@ async def test_a_platform_is_watched_until_its_orders_are_in(
     assert f'"order":{_remove_spaces(written)}}}' in _remove_spaces(await shop.newest())
 
 
+@pytest.mark.long
 async def test_a_time_line_draws_what_is_claimed_complete_failed_and_swept(admin_page: Page, orders: Orders) -> None:
     """Thousands of slices in a few shapes; a hole is shown closely, and a press leads to the slices behind it."""
     shop = await make_shop(orders)
@@ -84,6 +85,7 @@ async def test_a_time_line_draws_what_is_claimed_complete_failed_and_swept(admin
 
 
 @pytest.mark.parametrize("deed", ["Redo", "Split"])
+@pytest.mark.long
 async def test_failed_slices_are_mended(admin_page: Page, orders: Orders, deed: str) -> None:
     """The failed set shows the causes; all of it is redone or split after saying what that does to how many."""
     shop = await make_shop(orders, BROKEN)
@@ -112,6 +114,7 @@ async def test_failed_slices_are_mended(admin_page: Page, orders: Orders, deed: 
     assert [(each["who"], each["reason"]) for each in mine] == [("ann", "the shop is well again")]
 
 
+@pytest.mark.long
 async def test_a_failed_slice_is_skipped_with_a_reason(admin_page: Page, orders: Orders) -> None:
     """Nothing happens without one; afterwards the mark moves on and the ledger shows the reason."""
     shop = await make_shop(orders, BROKEN)
@@ -135,6 +138,7 @@ async def test_a_failed_slice_is_skipped_with_a_reason(admin_page: Page, orders:
     assert status["failed"] == failed - 1
 
 
+@pytest.mark.long
 async def test_a_deed_that_comes_too_late_is_told_in_the_api_s_words(admin_page: Page, orders: Orders) -> None:
     """Another operator skipped the slice while the question was open."""
     shop = await make_shop(orders, BROKEN)
@@ -150,6 +154,7 @@ async def test_a_deed_that_comes_too_late_is_told_in_the_api_s_words(admin_page:
     await expect(alert).to_contain_text("only one in the failed set can be split or skipped")
 
 
+@pytest.mark.long
 async def test_a_platform_is_paused_resumed_and_told_to_claim(admin_page: Page, orders: Orders) -> None:
     """The question says what goes on and what not; the reason is shown while it is paused."""
     shop = await make_shop(orders)
@@ -172,6 +177,7 @@ async def test_a_platform_is_paused_resumed_and_told_to_claim(admin_page: Page, 
     assert (await orders.status(shop.number))["paused"]
 
 
+@pytest.mark.long
 async def test_a_time_is_read_again(admin_page: Page, orders: Orders, troubles: Troubles) -> None:
     """A time that is too long is refused at the form; one that is not asks the platform again."""
     troubles.expect(r"422 POST /v1/platforms/.*/backfill")
@@ -198,6 +204,7 @@ async def test_a_time_is_read_again(admin_page: Page, orders: Orders, troubles: 
     await expect(row).to_contain_text("Ada")
 
 
+@pytest.mark.long
 async def test_a_backfill_that_failed_is_seen(admin_page: Page, orders: Orders) -> None:
     """At the platform, in the list of its backfills with the cause, and at the slice that could not be read."""
     shop = await make_shop(orders)
@@ -218,6 +225,7 @@ async def test_a_backfill_that_failed_is_seen(admin_page: Page, orders: Orders) 
     await expect(row).to_contain_text("Could not be read again")
 
 
+@pytest.mark.long
 async def test_a_slice_that_takes_too_long_is_seen(admin_page: Page, orders: Orders) -> None:
     """In the list of platforms, at its own, and in the ledger, which the badge leads to."""
     shop = await make_shop(orders)
@@ -236,6 +244,7 @@ async def test_a_slice_that_takes_too_long_is_seen(admin_page: Page, orders: Ord
     await expect(rows).to_contain_text("Takes too long")
 
 
+@pytest.mark.long
 async def test_a_sweep_that_failed_is_seen(admin_page: Page, orders: Orders) -> None:
     """In the list of platforms, at its own, and in the ledger, with the cause."""
     shop = await make_shop(orders)
@@ -256,6 +265,7 @@ async def test_a_sweep_that_failed_is_seen(admin_page: Page, orders: Orders) -> 
     await expect(rows).to_contain_text("It answered 503.")
 
 
+@pytest.mark.long
 async def test_a_day_is_compared_with_the_platform(admin_page: Page, orders: Orders) -> None:
     """The figures appear when it is made, with the workbook's address."""
     shop = await make_shop(orders)

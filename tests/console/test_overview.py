@@ -105,6 +105,7 @@ async def test_what_is_down_is_said_in_a_sentence(
     await expect(concerns).not_to_contain_text("Database")
 
 
+@pytest.mark.long
 async def test_a_failure_leads_to_its_items_by_its_cause(page: Page, console: Console, project: Project) -> None:
     """The line says how many failed and why; the link of a cause shows those."""
     await console.exports(project).run(console.source.url(rows=5, faults="404"))
@@ -140,6 +141,7 @@ async def test_the_admin_sees_queues_and_the_way_to_temporal(admin_page: Page, c
     assert str(await links.first.get_attribute("href")).startswith(f"{ui}/namespaces/")
 
 
+@pytest.mark.long
 async def test_the_admin_looks_at_one_project(admin_page: Page, console: Console, project: Project) -> None:
     """The chooser narrows every figure to one project, until it is set to all again."""
     tasks = console.tasks(project, task_type="narrowed")

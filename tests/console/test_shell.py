@@ -60,6 +60,7 @@ async def test_rooms_are_walked_by_links_and_back(page: Page) -> None:
     assert await page.evaluate("window.sameDocument")
 
 
+@pytest.mark.long
 async def test_a_project_is_not_shown_what_only_the_admin_opens(page: Page, admin_page: Page) -> None:
     """Addresses are the admin's."""
     names = []
@@ -82,6 +83,7 @@ async def test_every_system_has_a_section(admin_page: Page) -> None:
         await expect(admin_page.get_by_role("alert")).to_have_count(0)
 
 
+@pytest.mark.long
 async def test_language_and_theme_are_chosen_and_kept(page: Page) -> None:
     """They change at once, and the next page begins with them."""
     await page.goto("/console")
@@ -150,6 +152,7 @@ async def test_a_script_that_is_not_ours_does_not_run(page: Page, troubles: Trou
     troubles.expect("error in the console: .*")
 
 
+@pytest.mark.long
 async def test_the_admin_sees_projects_by_their_names(admin_page: Page, console: Console, project: Project) -> None:
     """Each with its id beneath; the list is read once, and one that came later is asked for by itself."""
     asked: list[str] = []

@@ -63,6 +63,7 @@ async def measuring_pace(paces: list[float]) -> AsyncIterator[None]:
         measuring.cancel()
 
 
+@pytest.mark.long
 async def test_the_first_page_is_small_and_soon_there(
     browser: Browser, console: Console, project: Project, troubles: Troubles
 ) -> None:

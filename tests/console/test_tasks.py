@@ -75,6 +75,7 @@ async def test_types_show_what_is_in_their_queues(page: Page, queue: Tasks) -> N
     await expect(rows(page)).to_have_count(5)
 
 
+@pytest.mark.long
 async def test_a_type_is_paused_and_resumed(page: Page, queue: Tasks) -> None:
     """The question says what waits, and workers get nothing meanwhile."""
     await queue.create_many(3)
@@ -121,6 +122,7 @@ async def test_a_live_task_links_to_its_lane(admin_page: Page, queue: Tasks) -> 
     )
 
 
+@pytest.mark.long
 async def test_a_task_shows_what_was_tried(page: Page, queue: Tasks) -> None:
     """Its last ten attempts, and how many there were before."""
     task_id = await queue.create(task_stage="cut")
@@ -195,6 +197,7 @@ async def test_a_held_task_is_put_back(page: Page, queue: Tasks) -> None:
     assert (await queue.task(task_id))["crt_retry_num"] == 0
 
 
+@pytest.mark.long
 async def test_an_archived_task_is_run_again_as_a_new_one(page: Page, queue: Tasks) -> None:
     """The page leads to the new one; the old one stays as it is."""
     await queue.create(task_content="a b")
@@ -214,6 +217,7 @@ async def test_an_archived_task_is_run_again_as_a_new_one(page: Page, queue: Tas
     assert again["task_content"] == "a b"
 
 
+@pytest.mark.long
 async def test_many_are_cancelled_and_put_back(page: Page, queue: Tasks) -> None:
     """Ticked on a page; what ended or waits already is counted and left alone."""
     await queue.create_many(6)
@@ -316,6 +320,7 @@ async def test_the_admin_sees_every_project_s_types_and_steers_them(admin_page: 
     await expect(rows(admin_page)).to_contain_text("Cancelled")
 
 
+@pytest.mark.long
 async def test_the_admin_tells_types_of_one_name_apart(admin_page: Page, console: Console, queue: Tasks) -> None:
     """Each leads to its own queue, lanes and archive."""
     neighbour = console.tasks(await console.make_project(), queue.type)
@@ -334,6 +339,7 @@ async def test_the_admin_tells_types_of_one_name_apart(admin_page: Page, console
     )
 
 
+@pytest.mark.long
 async def test_every_page_fits_a_narrow_screen_in_chinese(
     browser: Browser, console: Console, project: Project, queue: Tasks, troubles: Troubles
 ) -> None:

@@ -89,6 +89,7 @@ async def test_whoever_thinks_better_of_it_cancels_nothing(page: Page, transfers
     await transfers.ask("POST", f"/v1/transfers/{quote(task_id)}/cancel")
 
 
+@pytest.mark.long
 async def test_failures_are_counted_in_plain_words_and_lead_to_their_targets(page: Page, transfers: Transfers) -> None:
     """Each of GSE's codes with what it means; the address of the filtered list shows the same when opened again."""
     job_id = await run_job(transfers, ["fine-1", "nouser-1", "nouser-2", "large-1"])
@@ -129,6 +130,7 @@ async def test_a_task_tells_its_history(page: Page, transfers: Transfers) -> Non
     await expect(page.locator(".job-card")).to_contain_text("There is no such user on the host.")
 
 
+@pytest.mark.long
 async def test_targets_come_in_pages_however_many(page: Page, transfers: Transfers) -> None:
     """No more than one page of them is ever in the document; the second one has an address of its own."""
     job_id = await run_job(transfers, [f"fine-{n}" for n in range(120)])
@@ -146,6 +148,7 @@ async def test_targets_come_in_pages_however_many(page: Page, transfers: Transfe
     assert await hosts.all_text_contents() == second
 
 
+@pytest.mark.long
 async def test_a_project_sends_a_file_of_its_own(page: Page, transfers: Transfers) -> None:
     """The form asks to how many; a target that is named twice gets it once; the files arrive."""
     await page.goto("/console/transfers")
@@ -184,6 +187,7 @@ async def test_failed_targets_are_sent_again(console: Console, page: Page, trans
     assert transfers.sends["nouser-again-1", ""] == transfers.sends["nouser-again-2", ""] == 2
 
 
+@pytest.mark.long
 async def test_what_another_job_sends_again_is_not_sent_twice(
     page: Page, transfers: Transfers, troubles: Troubles
 ) -> None:
@@ -216,6 +220,7 @@ async def test_what_is_wrong_with_a_request_stands_at_its_field(
     assert transfers.sends["refused-1", ""] == 0
 
 
+@pytest.mark.long
 async def test_a_task_is_found_by_its_id_and_cancelled(page: Page, transfers: Transfers) -> None:
     """The field above the list takes ids of tasks and of jobs."""
     task_id = await transfers.join("stuck-9", file_path=PATH)
@@ -267,6 +272,7 @@ async def test_the_admin_sees_every_project_s_jobs_and_acts_for_one(
     await expect(admin_page.get_by_role("button", name="Send")).to_be_visible()
 
 
+@pytest.mark.long
 async def test_the_page_speaks_chinese(page: Page, transfers: Transfers) -> None:
     """States and the meanings of codes, too."""
     job_id = await run_job(transfers, ["fine-1", "nouser-1"])

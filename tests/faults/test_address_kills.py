@@ -18,6 +18,7 @@ from tests.support.address_log import PATIENCE_SECONDS, AddressLog, Rows
 from tests.support.deployment import Deployment
 from tests.support.engine import busy_processes
 from tests.support.kills import Killer
+from tests.support.selecting import mark_long_except
 from tests.support.waiting import eventually
 
 VICTIMS = ("worker-1", "engine", "database", "api-1")
@@ -38,7 +39,7 @@ def log(deployment: Deployment) -> AddressLog:
     return AddressLog(deployment, range(base, base + UPRNS))
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("victim", mark_long_except(VICTIMS, ("database",)))
 async def test_kill_loses_no_change_and_repeats_none(
     log: AddressLog, killer: Killer, chance: random.Random, victim: str
 ) -> None:

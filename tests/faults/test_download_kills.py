@@ -20,6 +20,7 @@ from tests.support.deployment import Deployment
 from tests.support.downloads import expected_rows, parse_csv
 from tests.support.engine import busy_processes, find_download
 from tests.support.kills import Killer
+from tests.support.selecting import mark_long_except
 from tests.support.waiting import eventually
 
 ROWS, PAGE_SIZE = 42_000, 100
@@ -31,7 +32,7 @@ WORKERS = ("worker-1", "worker-2")
 BOOK_ROWS = 30_000
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("victim", mark_long_except(VICTIMS, ("worker-1", "store")))
 async def test_kill_changes_nothing(deployment: Deployment, killer: Killer, chance: random.Random, victim: str) -> None:
     """SIGKILL at a random point of the fetching: the export ends, and the file is whole."""
     async with running_caller(deployment) as caller:

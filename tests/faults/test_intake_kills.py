@@ -22,6 +22,7 @@ from tests.support.address_log import PATIENCE_SECONDS, AddressLog
 from tests.support.deployment import Deployment
 from tests.support.kills import Killer
 from tests.support.pubsub import create_update, delete, swap
+from tests.support.selecting import mark_long_except
 from tests.support.waiting import eventually
 
 # Either worker may have the intake of a topic.
@@ -142,7 +143,7 @@ async def committed_and_not_acknowledged(scene: Scene) -> AsyncIterator[None]:
 MOMENTS: tuple[Moment, ...] = (pulled_and_not_committed, committed_and_not_acknowledged)
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("victim", mark_long_except(VICTIMS, ("engine",)))
 async def test_a_kill_of_the_intake_loses_no_message_and_repeats_none(
     scene: Scene, killer: Killer, victim: str
 ) -> None:

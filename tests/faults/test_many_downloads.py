@@ -189,6 +189,7 @@ def _compare_file(path: Path, rows: int) -> tuple[int, int | None]:
     return count, first_difference
 
 
+@pytest.mark.long
 async def test_another_projects_thousand_do_not_delay_a_single_one(deployment: Deployment) -> None:
     """While one project's fetchers queue, another's small export takes its turn at once."""
     async with running_caller(deployment) as greedy, running_caller(deployment) as modest:

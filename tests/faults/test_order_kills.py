@@ -16,6 +16,7 @@ from tests.support.engine import busy_processes
 from tests.support.kills import Killer
 from tests.support.order_fleet import SPAN_SECONDS, Fleet
 from tests.support.orders import count_findings
+from tests.support.selecting import mark_long_except
 from tests.support.waiting import eventually
 
 TURNS_MAX = 4
@@ -30,7 +31,7 @@ async def fleet(deployment: Deployment) -> AsyncIterator[Fleet]:
         yield Fleet(deployment, caller.project_id)
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("victim", mark_long_except(VICTIMS, ("engine", "api-1")))
 async def test_kill_loses_no_order(
     fleet: Fleet, killer: Killer, chance: random.Random, victim: str, request: pytest.FixtureRequest
 ) -> None:

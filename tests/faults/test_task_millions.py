@@ -71,6 +71,7 @@ async def test_a_million_tasks_go_through_one_type(deployment: Deployment, total
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("total", [FEW, MANY])
+@pytest.mark.long
 async def test_a_million_tasks_are_pending_at_once(deployment: Deployment, total: int) -> None:
     """They wait in lanes; the most urgent of all is found first, and each task by its id."""
     async with queue(deployment, "pending") as queued:

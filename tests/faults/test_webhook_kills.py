@@ -18,7 +18,7 @@ TURNS_MAX = 4
 
 @pytest.mark.parametrize(
     ("answers", "delay_ms", "booked", "attempts"),
-    [("500,200", 0, 1, 2), ("200", 8_000, 0, 1)],
+    [pytest.param("500,200", 0, 1, 2, marks=pytest.mark.long), ("200", 8_000, 0, 1)],
     ids=["between attempts", "in an attempt"],
 )
 async def test_a_killed_worker_s_delivery_arrives(

@@ -85,6 +85,7 @@ async def test_what_is_published_is_followed_into_all_modules(terminal: Terminal
     assert await terminal.type("compare") == (0, "The four modules are equal in all 1 UPRNs.\n", "")
 
 
+@pytest.mark.long
 async def test_what_cannot_be_carried_out_is_refused(terminal: Terminal) -> None:
     """With a sentence and exit code 2; nothing is published."""
     for arguments, sentence in (
@@ -104,6 +105,7 @@ async def test_what_cannot_be_carried_out_is_refused(terminal: Terminal) -> None
     assert (await terminal.addresses.ask("GET", "figures")).body["quarantined"] == 0
 
 
+@pytest.mark.long
 async def test_cycles_are_paused_and_resumed(terminal: Terminal) -> None:
     """What is published meanwhile waits, and `status` says so."""
     assert (await terminal.type("pause", "--reason", "a test"))[0] == 0

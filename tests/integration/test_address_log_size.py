@@ -250,6 +250,7 @@ async def test_the_history_is_searched_by_uprn_and_time(
         MessageSearchConditions(ids=[1, 2, 50_000]),
     ],
 )
+@pytest.mark.long
 async def test_many_are_retried_and_skipped_without_reading_the_log(
     connection: asyncpg.Connection[asyncpg.Record],
     filter_: MessageSearchConditions,

@@ -124,6 +124,7 @@ async def test_who_looks_at_the_cycle_writes_nothing(settings: Settings) -> None
     assert after.info.last_updated_at == before
 
 
+@pytest.mark.long
 async def test_a_cycle_under_way_says_how_far_it_is(installation: AddressOperator, database: Database) -> None:
     """Its phase, its name and what it has done, as long as it runs; afterwards there is nothing to say."""
     installation.oss.set(OssScenario(rules=(OssRule(action=OssAction.SLOW, seconds=8),)))

@@ -20,6 +20,7 @@ from dev.embedded.ports import reserve_ports
 from infra.component_settings import DatabaseSettings
 from infra.database import Database
 from stores.migrate import get_head_revision
+from tests.support.selecting import mark_long_except
 
 pytestmark = pytest.mark.stack
 
@@ -80,7 +81,9 @@ async def test_it_serves_until_it_is_told_to_stop(environment: dict[str, str]) -
     assert PLANTED not in json.dumps(served) + rest.decode()
 
 
-@pytest.mark.parametrize("command", [("api",), ("worker", "--queues=tasks"), ("migrate",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", mark_long_except([("api",), ("worker", "--queues=tasks"), ("migrate",)], [("api",)]), ids=" ".join
+)
 async def test_another_revision_is_refused_in_one_sentence(
     environment: dict[str, str], command: tuple[str, ...]
 ) -> None:
@@ -155,6 +158,7 @@ async def refusal(environment: Mapping[str, str]) -> str:
     return errors.decode()
 
 
+@pytest.mark.long
 async def test_it_refuses_a_database_without_this_version_s_tables(
     environment: dict[str, str], empty_database_url: str
 ) -> None:
@@ -163,6 +167,7 @@ async def test_it_refuses_a_database_without_this_version_s_tables(
     assert "haulage migrate" in said
 
 
+@pytest.mark.long
 async def test_it_refuses_to_hash_keys_without_a_pepper(environment: dict[str, str]) -> None:
     """A weak setting is told in one sentence, before the first key is made."""
     said = await refusal({**environment, "HAULAGE_SECRETS__PEPPER": "short"})

@@ -40,6 +40,7 @@ async def run_ask(*arguments: str, url: str, key: str) -> tuple[int | None, str,
     return process.returncode, out.decode(), err.decode()
 
 
+@pytest.mark.long
 async def test_the_answer_is_printed(api_client: ApiClient) -> None:
     """As JSON, whether the request reads or makes something."""
     key = api_client.settings.api.admin_key.get_secret_value()
@@ -53,6 +54,7 @@ async def test_the_answer_is_printed(api_client: ApiClient) -> None:
     assert "仓库" in listed[1]
 
 
+@pytest.mark.long
 async def test_exit_codes_say_what_went_wrong(api_client: ApiClient) -> None:
     """The API's own sentence is 2, so is what is no JSON and a missing key; an address without a server is 3."""
     _, key = await api_client.make_project()

@@ -61,6 +61,7 @@ def build_link(page: str) -> str:
     return f"[Open in the console]({BASE}/console{page})"
 
 
+@pytest.mark.long
 async def test_what_clients_and_parents_start_leads_back(api_client: ApiClient, receiver: Receiver) -> None:
     """A download, the callback that it starts by itself, a transfer, a lane; and their histories replay without."""
     engine = await temporal.connect()
@@ -124,6 +125,7 @@ async def test_what_operators_start_leads_back(api_client: ApiClient, receiver: 
     assert await details(engine, drift["workflow_id"]) == build_link(f"/addresses/drift/{drift['report']}")
 
 
+@pytest.mark.long
 async def test_what_schedules_start_leads_back(api_client: ApiClient, database: Database) -> None:
     """Those that are made, and those that were there before anybody had told the address."""
     silent, telling = await temporal.connect(), await temporal.connect(console=BASE)

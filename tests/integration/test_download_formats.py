@@ -66,6 +66,7 @@ async def test_a_source_of_nothing(exports: Downloads, request_: dict[str, Any])
     assert content == b"\r\n" or pq.read_table(io.BytesIO(content)).num_rows == 0
 
 
+@pytest.mark.long
 async def test_parquet_by_several_fetchers(exports: Downloads) -> None:
     """One valid file, every value exact and in order, and nothing of the staging stays."""
     rows = 40_001

@@ -24,6 +24,7 @@ from sims import rows as sample
 from sims.source import is_gap
 from stores.downloads import catalogue
 from tests.support.downloads import Downloads, expected_rows, parse_csv, to_csv_text
+from tests.support.selecting import mark_long_except
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from workflows.downloads.download import DownloadWorkflow
 
@@ -277,7 +278,7 @@ async def test_a_late_key_is_an_error_that_names_it(exports: Downloads) -> None:
     assert "`late` appears on page 5 at data[55]" in outcome.fault.message
 
 
-@pytest.mark.parametrize("rows", [1_000, 45_000])
+@pytest.mark.parametrize("rows", mark_long_except([1_000, 45_000], [1_000]))
 async def test_a_late_key_becomes_a_column_where_columns_are_open(exports: Downloads, rows: int) -> None:
     """One more column, empty on the rows before, by one fetcher and by several."""
     late_from = rows * 2 // 3

@@ -184,6 +184,7 @@ async def has_closed(handle: object) -> bool:
     return (await handle.describe()).close_time is not None  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 async def test_only_what_failed_can_be_retried(exports: Downloads) -> None:
     """For a download that runs or succeeded the problem names its state."""
     done = await exports.run(exports.source.url(rows=10))
@@ -201,6 +202,7 @@ async def test_nobody_steers_what_is_not_there(exports: Downloads) -> None:
         assert (reply.status, reply.code) == (404, "not_found")
 
 
+@pytest.mark.long
 async def test_a_run_that_was_terminated_is_told_as_failed(exports: Downloads) -> None:
     """Who ends a run in the engine's own console leaves no download that seems to run for ever."""
     task_id = await start_fetching(exports)

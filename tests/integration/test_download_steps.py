@@ -179,6 +179,7 @@ async def test_what_was_read_of_a_small_file_is_staged_where_it_takes_too_long(h
     assert parse_csv(await held.objects.get(names.build_file_key(spec))) == expected_rows(SEED, range(3_000))
 
 
+@pytest.mark.long
 async def test_a_slow_source_is_secured_in_between(
     held: Services, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ async def test_a_websocket_on_a_finished_download_tells_it_once(exports: Downloa
         assert await watchers.read_messages(socket) == [status]
 
 
+@pytest.mark.long
 async def test_a_project_hears_of_all_its_downloads_and_of_no_other_s(exports: Downloads) -> None:
     """One socket sends starts, progress and ends of everything that the project makes."""
     _, stranger = await exports.api_client.make_project("stranger")

@@ -132,6 +132,7 @@ async def test_unknown_download_is_missing(exports: Downloads) -> None:
             assert (await exports.api_client.ask("GET", path, key=key)).status == 404
 
 
+@pytest.mark.long
 async def test_running_download_tells_its_rows(exports: Downloads) -> None:
     """While it runs, phase, total and a growing number of rows can be seen, and there is no file yet."""
     task_id = await exports.start(exports.source.url(rows=50_000, delay_ms=60), page_size=100)

@@ -42,6 +42,7 @@ async def test_failed_downloads_are_retried_by_their_cause(downloads: Downloads)
     assert good["state"] == "succeeded"
 
 
+@pytest.mark.long
 async def test_files_are_deleted_and_what_is_not_chosen_stays(downloads: Downloads) -> None:
     """By id, or by conditions, but never without either."""
     one = await downloads.run(downloads.source.url(rows=10, seed=1), operator_id="ann")

@@ -176,6 +176,7 @@ async def kill(stack: EmbeddedStack, name: str) -> None:
     assert stack.addresses[name] == address
 
 
+@pytest.mark.long
 async def test_probes_that_overlap_create_one_database(own: EmbeddedStack, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was cancelled may still create it: the others find no fault in that, and are made again."""
     monkeypatch.setattr(components, "DATABASE_NAME", "probed")
@@ -225,6 +226,7 @@ async def test_a_second_start_on_the_folder_is_refused(own: EmbeddedStack) -> No
     assert own.list_pids() == before
 
 
+@pytest.mark.long
 async def test_a_second_installation_moves_aside(own: EmbeddedStack, tmp_path: Path) -> None:
     """Wished ports that are taken are left to their owner."""
     taken = own.ports.by_name
@@ -303,6 +305,7 @@ async def test_no_orphan_survives_a_killed_supervisor_and_a_new_start(tmp_path: 
         assert set(again.list_pids()) == set(left.parts)
 
 
+@pytest.mark.long
 async def test_programs_below_a_closed_folder_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may clone into a folder that it alone may enter; PostgreSQL, which never runs as root, starts there too."""
     closed = tmp_path / "closed"

@@ -17,6 +17,7 @@ from activities.downloads import books
 from infra.settings import DownloadSettings, Settings
 from sims import rows as sample
 from tests.support.downloads import Downloads, running_downloads
+from tests.support.selecting import mark_long_except
 
 pytestmark = pytest.mark.stack
 
@@ -84,6 +85,7 @@ async def test_one_book(exports: Downloads) -> None:
     assert len(await exports.leftovers()) == 2
 
 
+@pytest.mark.long
 async def test_many_rows_become_an_archive_of_books(exports: Downloads) -> None:
     """By several fetchers into several books, none too large, each with its heads, all rows once and in order."""
     status = await exports.run(exports.source.url(rows=24_000, seed=SEED), type="excel", page_size=100, file_name="a")
@@ -240,7 +242,7 @@ WHOLE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", WHOLE)
+@pytest.mark.parametrize("kind", mark_long_except(WHOLE, ["tables on tabs"]))
 async def test_a_book_that_stays_one_may_not_be_too_large(exports: Downloads, kind: str) -> None:
     """It is no larger than a file may be, or the download fails, says so, and leaves no book behind."""
     grouped = {"grouped": "city"} if kind == "row heads" else {}

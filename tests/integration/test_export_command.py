@@ -102,6 +102,7 @@ async def test_excel(exports: Downloads, tmp_path: Path) -> None:
     assert shown[2:] == [(row["id"], row["city"]) for row in (sample.row(SEED, number) for number in range(100))]
 
 
+@pytest.mark.long
 async def test_several_books_are_a_zip(settings: Settings, tmp_path: Path) -> None:
     """It is not put down under the name of a book."""
     downloads = settings.downloads.model_copy(update={"excel_file_max_rows": 40})
@@ -207,6 +208,7 @@ async def test_a_refused_request(exports: Downloads) -> None:
     assert ended.err.count("page_size: 7 is outside") == 1
 
 
+@pytest.mark.long
 async def test_ctrl_c_cancels(exports: Downloads, tmp_path: Path) -> None:
     """The server stops too, and nothing of the export stays."""
     env = {"HAULAGE_API_URL": exports.api_client.address, "HAULAGE_API_KEY": exports.key}
@@ -264,6 +266,7 @@ async def test_a_full_disk(exports: Downloads, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 async def test_beside_a_running_house(downloads: Downloads, tmp_path: Path) -> None:
     """Where `haulage up` runs, no address and no key are needed; the project is made once.
 

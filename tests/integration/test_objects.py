@@ -103,6 +103,7 @@ async def test_a_cancelled_put_does_not_land_later(objects: ObjectStore) -> None
     assert await objects.list("late/") == []
 
 
+@pytest.mark.long
 async def test_a_prefix_is_listed_and_deleted_with_nothing_else(objects: ObjectStore) -> None:
     """More keys than one batch holds go; a neighbour whose name begins alike but for the slash stays."""
     keys = [f"run/1/{number:04d}" for number in range(1_050)]

@@ -33,6 +33,7 @@ async def pieces(total: int, size: int) -> AsyncIterator[bytes]:
         yield start.to_bytes(8, "big").ljust(length, b".")[:length]
 
 
+@pytest.mark.long
 async def test_a_long_stream_is_stored_in_flat_memory(objects: ObjectStore) -> None:
     """Twice the bytes need no more memory, and the hash is that of every byte in order."""
     total = 40 * 1000 * 1000
@@ -182,6 +183,7 @@ async def test_an_aborted_upload_leaves_nothing(objects: ObjectStore) -> None:
         await objects.complete_upload("aborted", upload, [part])
 
 
+@pytest.mark.long
 async def test_every_open_upload_is_listed(objects: ObjectStore) -> None:
     """Several uploads of one key are several, beyond what one answer holds."""
     begun = await asyncio.gather(*(objects.begin_upload(f"open/{number % 400}") for number in range(1_050)))

@@ -117,6 +117,7 @@ async def test_a_refused_refresh_token_is_told_once_and_healed(settings: Setting
     assert events.count("orders.credentials_refused") == 1
 
 
+@pytest.mark.long
 async def test_the_version_is_changed_while_slices_wait(settings: Settings) -> None:
     """A platform that ends a version refuses all of it; the next one is a setting, in force at once."""
     async with running_orders(settings) as orders:

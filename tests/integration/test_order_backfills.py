@@ -150,6 +150,7 @@ async def test_a_hopeless_backfill_leaves_the_rest(settings: Settings) -> None:
         assert "the rest was not tried" in end["fault"]["message"]
 
 
+@pytest.mark.long
 async def test_what_is_read_again_is_not_simply_done(settings: Settings) -> None:
     """While it goes on the ledger says so, and asking for the same time once more is the same backfill."""
     async with running_orders(settings) as orders:
@@ -172,6 +173,7 @@ async def test_what_is_read_again_is_not_simply_done(settings: Settings) -> None
         assert (await orders.ask("GET", f"{PATH}/slices?reread=running")).body["items"] == []
 
 
+@pytest.mark.long
 async def test_a_lost_worker_leaves_one_record(settings: Settings) -> None:
     """The next worker goes on with the same backfill; a step that is done twice changes nothing."""
     async with running_orders(settings, queues=["webhooks"]) as orders:
@@ -215,6 +217,7 @@ async def test_a_backfill_that_is_ended_by_hand_has_failed(settings: Settings) -
         play(orders)
 
 
+@pytest.mark.long
 async def test_a_complete_slice_that_has_grown_is_read_all_the_same(settings: Settings) -> None:
     """It is not split any more, however many orders it holds by now."""
     async with running_orders(settings) as orders:
@@ -229,6 +232,7 @@ async def test_a_complete_slice_that_has_grown_is_read_all_the_same(settings: Se
         assert (await wait_for_end(orders, await begin(orders, rows[:2])))["read"] == 2
 
 
+@pytest.mark.long
 async def test_a_time_without_complete_slices_is_refused(settings: Settings) -> None:
     """There would be nothing to read again."""
     async with running_orders(settings) as orders:
@@ -242,6 +246,7 @@ async def test_a_time_without_complete_slices_is_refused(settings: Settings) -> 
     assert (reply.code, nobody.status) == ("window_invalid", 404)
 
 
+@pytest.mark.long
 async def test_a_backfill_of_the_schedule_is_recorded_too(settings: Settings) -> None:
     """As Temporal's Web UI begins it: one record for each slice, however many runs lie in its time."""
     async with running_orders(settings) as orders:

@@ -25,6 +25,7 @@ async def list_deliveries(orders: Orders, platform: str = NUMBER) -> list[dict[s
     return items
 
 
+@pytest.mark.long
 async def test_what_an_administrator_was_sent_is_listed_and_sent_again(settings: Settings) -> None:
     """Under the platform that it is about, with its attempts; another platform has none of it."""
     async with running_orders(settings) as orders:

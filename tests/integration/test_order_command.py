@@ -77,6 +77,7 @@ async def test_a_platform_that_lies_is_fetched_once_it_is_mended(orders: Orders,
     assert ids <= set(platform.ledger()["ids"])
 
 
+@pytest.mark.long
 async def test_a_slice_is_given_up_with_a_reason(orders: Orders, tmp_path: Path) -> None:
     """Split first, which the platform does not help; then the whole failed set is skipped."""
     platform = orders.play(LYING, "shop-1")
@@ -92,6 +93,7 @@ async def test_a_slice_is_given_up_with_a_reason(orders: Orders, tmp_path: Path)
     assert (code, out) == (0, "No slice was skipped.\n")
 
 
+@pytest.mark.long
 async def test_a_platform_is_paused_and_resumed(orders: Orders, tmp_path: Path) -> None:
     """A paused one is not fetched: the API refuses, which is exit code 2, and so does it with another key."""
     platform = orders.play(GOOD, "shop-1")
@@ -109,6 +111,7 @@ async def test_a_platform_is_paused_and_resumed(orders: Orders, tmp_path: Path) 
     assert (await type_orders(orders, "status", "shop-1", key=orders.key))[0] == 2
 
 
+@pytest.mark.long
 async def test_a_wrong_command_is_refused(orders: Orders) -> None:
     """Without a project for another machine's API, and an option without a value."""
     setup = ("set-up", "shop-1", orders.platforms.url("shop-1"), "--kind", "shopify", "--credentials", CREDENTIALS)

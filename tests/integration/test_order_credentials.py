@@ -99,6 +99,7 @@ async def test_who_waits_for_credentials_asks_seldom(settings: Settings) -> None
         await cycle.terminate()
 
 
+@pytest.mark.long
 async def test_many_slices_are_steered_at_once(settings: Settings) -> None:
     """By their names or by what they have in common; what does not allow it is left, and why is said."""
     async with running_orders(settings) as orders:

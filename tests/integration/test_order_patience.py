@@ -44,6 +44,7 @@ async def start_slow_platform(orders: Orders, capability: Capability, scenario: 
     return platform
 
 
+@pytest.mark.long
 async def test_a_slice_makes_progress_at_any_rate(settings: Settings) -> None:
     """O1, O8: it is stopped again and again, no page is asked for twice, and no wait counts as a failure."""
     async with running_orders(settings) as orders:
@@ -121,6 +122,7 @@ async def test_credentials_that_are_renewed_while_a_slice_waits_let_it_go_on(set
         assert count_findings(await orders.findings()) == NOTHING
 
 
+@pytest.mark.long
 async def test_a_sweep_that_failed_is_made_again(settings: Settings) -> None:
     """O2: what showed up late is found in the end, although the first sweeps failed."""
     async with running_orders(settings) as orders:

@@ -22,6 +22,7 @@ from sims.platforms.platform import Platform
 from sims.platforms.scenario import Changes, Kind, Limits, PlatformFaults, PlatformScenario
 from stores.tables.orders import Order
 from tests.support.orders import LAG_SECONDS, Orders, count_findings, running_orders, since
+from tests.support.selecting import mark_long_except
 from tests.support.slices import is_gapless
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
@@ -113,7 +114,7 @@ def with_quick_details(record: Capability) -> dict[str, Any]:
     return {"capability": record.model_copy(update={"detail": detail}).model_dump(mode="json")}
 
 
-@pytest.mark.parametrize("kind", [*KNOWN_PLATFORMS])
+@pytest.mark.parametrize("kind", mark_long_except(KNOWN_PLATFORMS, ["shopify", "pinduoduo"]))
 async def test_every_ready_platform_is_fetched_by_its_own_rules(settings: Settings, kind: Kind) -> None:
     """O1 for each record: its paging, its window, its clock, its limits, while orders change."""
     record = KNOWN_PLATFORMS[kind]
@@ -144,6 +145,7 @@ async def test_every_ready_platform_is_fetched_by_its_own_rules(settings: Settin
         assert told > 1.5 * at_once, "too few waited for their turn"
 
 
+@pytest.mark.long
 async def test_a_slice_that_is_too_large_splits_itself_to_the_same_orders(settings: Settings) -> None:
     """O7, O10: down to crowded seconds, the leaves are the parent, and the store is what one reading gives."""
     async with running_orders(settings) as orders:
@@ -232,7 +234,7 @@ async def test_the_rate_holds_over_all_workers(settings: Settings) -> None:
     assert platform.throttle.refused == 0
 
 
-@pytest.mark.parametrize("skew_seconds", [-7_200.0, 7_200.0])
+@pytest.mark.parametrize("skew_seconds", mark_long_except([-7_200.0, 7_200.0], [7_200.0]))
 async def test_a_clock_that_is_off_loses_nothing_and_is_told(settings: Settings, skew_seconds: float) -> None:
     """O11: slices go by the platform's clock, and the administrator gets an alarm."""
     async with running_orders(settings) as orders:

@@ -91,6 +91,7 @@ async def test_what_is_only_here_is_told_where_it_can_be_known(
 
 
 @pytest.mark.parametrize("rows_max", [20, None])
+@pytest.mark.long
 async def test_a_day_is_compared_where_slices_had_to_be_split(settings: Settings, rows_max: int | None) -> None:
     """A platform that lists 20 orders of a query is asked for shorter times, whether or not its record says so."""
     paging = PLAIN.paging.model_copy(update={"size": 10, "rows_max": rows_max})
@@ -131,6 +132,7 @@ async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:
     assert days == [DAY]
 
 
+@pytest.mark.long
 async def test_a_day_is_that_of_the_platform(settings: Settings) -> None:
     """Over at midnight there, which is afternoon in Greenwich; the day that has begun there is refused."""
     async with running_orders(settings) as orders:

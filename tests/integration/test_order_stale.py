@@ -54,6 +54,7 @@ async def list_stale_slices(orders: Orders) -> list[str]:
     return [each["slice"] for each in reply.body["items"]]
 
 
+@pytest.mark.long
 async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) -> None:
     """By the watch: an event, the metric, the platform, the overview and the ledger; its end clears all of them."""
     async with running_orders(settings) as orders:

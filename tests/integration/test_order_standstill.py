@@ -60,6 +60,7 @@ async def test_a_pause_says_who_paused_and_why(settings: Settings) -> None:
         assert entry["who"] == "ann", "a dry run is no action"
 
 
+@pytest.mark.long
 async def test_a_platform_is_set_up_paused(settings: Settings) -> None:
     """Its schedule has no next run before it is resumed; sent again without the field, a platform keeps its state."""
     async with running_orders(settings) as orders:

@@ -19,6 +19,7 @@ from stores.orders import ledger
 from stores.tables.orders import OrderSlice
 from tests.support.downloads import parse_csv
 from tests.support.orders import SIGNED, Orders, count_findings, running_orders, set_up_platform
+from tests.support.selecting import mark_long_except
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -137,7 +138,7 @@ async def test_a_slice_that_cannot_be_steered_says_what_to_do_instead(settings: 
     assert "given up" in skipped.body["detail"]
 
 
-@pytest.mark.parametrize("way", ["redo", "split"])
+@pytest.mark.parametrize("way", mark_long_except(["redo", "split"], ["split"]))
 async def test_a_failed_slice_is_completed_once_its_cause_is_mended(settings: Settings, way: str) -> None:
     """By reading it again, or in halves; then nothing is missing."""
     async with running_orders(settings) as orders:
@@ -173,6 +174,7 @@ async def test_retries_wait_longer_each_time_and_then_it_has_failed(settings: Se
         assert first["fault"]["code"] == "platform_busy"
 
 
+@pytest.mark.long
 async def test_pages_lie_in_the_store_as_they_were_told(settings: Settings) -> None:
     """Parquet, by platform and day, named in the ledger."""
     async with running_orders(settings) as orders:

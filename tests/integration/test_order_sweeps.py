@@ -124,6 +124,7 @@ async def test_the_second_failure_in_a_row_is_told_once_for_a_platform(settings:
             await unsweep(orders)
 
 
+@pytest.mark.long
 async def test_a_redo_makes_up_for_a_sweep_that_failed(settings: Settings) -> None:
     """What it reads is read later than the sweep was due, so that no other sweep is needed."""
     async with running_orders(settings) as orders:

@@ -39,6 +39,7 @@ async def has_workflow(orders: Orders, workflow_id: str) -> bool:
     return True
 
 
+@pytest.mark.long
 async def test_small_slices_of_a_history_share_readings(settings: Settings) -> None:
     """Most slices have no workflow of their own; all are in the ledger, each with its own orders and pages."""
     async with running_orders(settings) as orders:

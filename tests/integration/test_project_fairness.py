@@ -122,6 +122,7 @@ async def test_downloads_of_one_project_do_not_hold_up_another(settings: Setting
             await greedy.api_client.ask("POST", f"/v1/downloads/{each['task_id']}/cancel", key=greedy.key)
 
 
+@pytest.mark.long
 async def test_tasks_of_one_project_do_not_hold_up_another(settings: Settings) -> None:
     """The greedy one makes types, and large tasks in the largest requests, as many as it may."""
     async with running_tasks(limit(settings, task_types=3, tasks_open=300, requests_per_minute=300)) as greedy:

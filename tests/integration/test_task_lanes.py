@@ -321,6 +321,7 @@ async def test_a_task_of_a_lane_that_rests_is_told_as_it_is(queue: Tasks) -> Non
         assert await read_often() == CANCELLED
 
 
+@pytest.mark.long
 async def test_counts_agree_at_every_moment(queue: Tasks) -> None:
     """Created is pending, running, success and failed together, while tasks end, are archived, and lanes close."""
     seen: dict[int, list[int]] = {0: [], 1: []}

@@ -61,6 +61,7 @@ async def test_tasks_are_found_by_their_user(shared_tasks: Tasks) -> None:
     assert none["task_list"] == []
 
 
+@pytest.mark.long
 async def test_many_tasks_are_cancelled_and_put_back_by_a_filter(shared_tasks: Tasks) -> None:
     """A dry run says which; a task that has ended already is left."""
     tasks = shared_tasks

@@ -59,6 +59,7 @@ async def test_a_program_does_each_task(queue: Tasks, tmp_path: Path) -> None:
     assert shown.out.splitlines()[-1] == "  last failure: sh exited with 3: broken"
 
 
+@pytest.mark.long
 async def test_a_worker_stops_at_ctrl_c(queue: Tasks, tmp_path: Path) -> None:
     """The program that runs may end; what has not begun waits for another worker."""
     await run(queue, "create", "video", "--register", *(str(number) for number in range(5)))
@@ -78,6 +79,7 @@ async def test_a_worker_stops_at_ctrl_c(queue: Tasks, tmp_path: Path) -> None:
     assert counts["success"] >= 1
 
 
+@pytest.mark.long
 async def test_tasks_are_created_from_a_file_and_counted(queue: Tasks, tmp_path: Path) -> None:
     """A line is a task; lists show them by state."""
     lines = tmp_path / "names"
@@ -94,6 +96,7 @@ async def test_tasks_are_created_from_a_file_and_counted(queue: Tasks, tmp_path:
     assert (after.json["pending"], after.json["cancelled"]) == (2, 1)
 
 
+@pytest.mark.long
 async def test_a_paused_type_is_resumed(queue: Tasks) -> None:
     """A worker gets nothing in between."""
     await run(queue, "create", "video", "--register", "a")

@@ -313,6 +313,7 @@ async def running_process(environment: dict[str, str], log: Path, *command: str)
             await process.wait()
 
 
+@pytest.mark.long
 async def test_api_and_worker_reach_all_components_by_mutual_tls(
     stack: EmbeddedStack,
     namespace: str,

@@ -99,6 +99,7 @@ async def test_hosts_that_fail_are_told_and_sent_to_again(transfers: Transfers) 
     assert transfers.sends["host-1", ""] == 1
 
 
+@pytest.mark.long
 async def test_ctrl_c_leaves_the_transfer_and_says_how_to_go_on(transfers: Transfers) -> None:
     """It goes on at the server; the two commands that are printed follow it and end it."""
     transfers.world.set(QUICK.model_copy(update={"rules": (GseRule(action=GseAction.STUCK),)}))
@@ -126,6 +127,7 @@ async def test_ctrl_c_leaves_the_transfer_and_says_how_to_go_on(transfers: Trans
     assert (code, "0 of 1 hosts have the file." in err) == (1, True), err
 
 
+@pytest.mark.long
 async def test_ctrl_c_while_the_server_is_asked_says_where_to_look(transfers: Transfers) -> None:
     """Whether a transfer began is not known then."""
     async with running_silent_server() as (address, asked):
@@ -140,6 +142,7 @@ async def test_ctrl_c_while_the_server_is_asked_says_where_to_look(transfers: Tr
     assert "`haulage ask /v1/transfers/jobs` shows whether it began." in ended.err
 
 
+@pytest.mark.long
 async def test_a_job_is_cancelled(transfers: Transfers) -> None:
     """What `send --no-wait` has requested."""
     code, out, err = await type_transfer(

@@ -210,6 +210,7 @@ async def test_many_deliveries_at_once_all_arrive_once(settings: Settings) -> No
     assert {message.headers["webhook-signature"].count("v1,") for message in messages} == {1}
 
 
+@pytest.mark.long
 async def test_a_project_s_slow_receivers_do_not_hold_up_another_project(settings: Settings) -> None:
     """Behind a hundred messages that take long, another project's one goes out as soon as an attempt ends."""
     async with running_webhooks(settings, **LONG) as deliveries:

@@ -158,6 +158,7 @@ def test_wrong_tables_count_for_nothing(tmp_path: Path) -> None:
 
 
 @given(histories(), st.sets(ADDRESSES))
+@pytest.mark.long
 def test_the_modules_of_the_bench_hold_the_contract(history: Sequence[Operation], busy: set[int]) -> None:
     """The same outcomes and the same addresses as of the oracle, which the reference handler is compared with, too."""
     module, book = MemoryModule(Content(busy=busy)), ModuleOracle(busy=busy)

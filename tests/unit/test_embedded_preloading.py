@@ -140,6 +140,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 def test_a_command_forks_its_preloader(tmp_path: Path) -> None:
     """It is used like one that is started as a program, and when it is killed, such a one takes its place."""
     done = subprocess.run(

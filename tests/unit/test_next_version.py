@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from domain import VERSION
 from stores import migrate
 from tests.rehearsal import next_version
@@ -21,6 +23,7 @@ print(VERSION, migrate.get_head_revision(), migrate.OLDEST_REVISION, *fields)
 """
 
 
+@pytest.mark.long
 def test_it_has_one_more_migration_one_changed_workflow_and_one_more_field(tmp_path: Path) -> None:
     """Each change is found once in its file; the code works on both revisions, and so does that of today."""
     next_version.build_next_version(tmp_path)

@@ -62,6 +62,7 @@ def test_the_last_line_says_what_was_skipped_and_how_to_get_it(tmp_path: Path, a
 
 
 @pytest.mark.parametrize("arguments", [(), ("--numprocesses", "2")], ids=["alone", "distributed"])
+@pytest.mark.long
 def test_what_is_left_to_the_whole_suite_is_counted(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """Once, although each process leaves it out."""
     left = "1 tests that take long were left to `make test-whole`."

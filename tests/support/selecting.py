@@ -1,0 +1,16 @@
+"""Which examples of a test every change must pass; the others are marked `long`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
+
+
+def mark_long_except(examples: Iterable[Any], often: Collection[Any]) -> list[Any]:
+    """Return the examples; those that are not in `often` are left to `make test-whole`."""
+    listed = list(examples)
+    missing = [each for each in often if each not in listed]
+    assert not missing, f"There is no example {missing}; there are {listed}."
+    return [each if each in often else pytest.param(each, marks=pytest.mark.long) for each in listed]
