@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from aiohttp import web
 
 import worker
+from api.http import server
 from cli.command import create_stop_event, print_warning
 from domain.faults import Invalid
 from infra import log, memory, metrics, temporal, tracing
@@ -19,8 +20,7 @@ from infra.settings import Settings, WorkerSlotsAndMetricsSettings
 from services import services
 
 KEEPALIVE_SECONDS = 30.0
-STOP_SECONDS = 15.0
-"""How long a process of a group may take to stop, beside the time in which activities may finish."""
+STOP_MARGIN_SECONDS = 5.0
 METRICS_PORT = "HAULAGE_WORKER__METRICS_PORT"
 OWN_PORT = "HAULAGE_API__OWN_PORT"
 
@@ -44,13 +44,24 @@ async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
 async def serve_workers(settings: Settings, queues: Sequence[str], processes: int) -> int:
     """Run several worker processes; return their exit code."""
     arguments = ("worker", *(f"--queues={queue}" for queue in _require_known_queues_or_choose_all(queues)))
-    patience = settings.engine.graceful_shutdown_seconds + STOP_SECONDS
+    patience = compute_worker_stop_seconds(settings)
     return await _run_processes_as_group(arguments, METRICS_PORT, settings.worker.metrics_port, processes, patience)
+
+
+def compute_worker_stop_seconds(settings: Settings) -> float:
+    """Return how long a worker process may take to stop.
+
+    A call that begins a transfer is finished after the time for activities: if its answer is lost, the file is sent
+    again.
+    """
+    call = settings.gse.connect_timeout_seconds + settings.gse.answer_timeout_seconds
+    return settings.engine.graceful_shutdown_seconds + call + STOP_MARGIN_SECONDS
 
 
 async def serve_apis(settings: Settings, processes: int) -> int:
     """Run several API processes on one port; return their exit code."""
-    return await _run_processes_as_group(("api",), OWN_PORT, settings.api.own_port or 0, processes, STOP_SECONDS)
+    port = settings.api.own_port or 0
+    return await _run_processes_as_group(("api",), OWN_PORT, port, processes, server.STOP_SECONDS)
 
 
 async def _run_processes_as_group(

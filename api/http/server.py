@@ -15,6 +15,8 @@ from infra.settings import ApiSettings
 
 LINGERING_SECONDS = 10.0  # how long an unread body is drained, so that its sender gets the response
 SHUTDOWN_SECONDS = 10.0  # how long requests in progress may take to finish
+STOP_SECONDS = 2 * SHUTDOWN_SECONDS + 5.0
+"""How long a process may take to stop: aiohttp waits as long again for requests that it has cancelled."""
 
 
 @asynccontextmanager

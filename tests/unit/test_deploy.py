@@ -17,7 +17,9 @@ import yaml
 from temporalio.envconfig import ClientConfigProfile
 
 import worker
+from api.http.server import STOP_SECONDS
 from cli.__main__ import app
+from cli.serving import compute_worker_stop_seconds
 from dev.embedded import components, flags
 from infra.settings import Settings
 from tests.support import deploy_files as deployment
@@ -92,14 +94,15 @@ def test_each_process_gets_the_secrets_it_needs(container: Container) -> None:
 
 @each_haulage_container
 def test_the_environment_makes_a_settings_tree(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a container is given can be read, and it has the time that its activities may take to finish."""
+    """What a container is given can be read, and it has the time that it may need to stop."""
     for name, value in container.environment.items():
         monkeypatch.setenv(name, '["key"]' if name == "HAULAGE_SECRETS__SEAL" else _fill_variables(value))
 
     settings = Settings(_env_file=None)
 
     assert settings.database.url.get_secret_value().startswith("postgresql+asyncpg://haulage:")
-    assert container.command == ["migrate"] or container.stop_seconds > settings.engine.graceful_shutdown_seconds
+    needed = {"api": STOP_SECONDS, "worker": compute_worker_stop_seconds(settings), "migrate": 0}
+    assert container.stop_seconds > needed[container.command[0]]
 
 
 @each_haulage_container

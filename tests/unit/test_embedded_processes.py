@@ -10,9 +10,11 @@ import stat
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from api.http.server import SHUTDOWN_SECONDS
 from cli import serving
 from dev.embedded import processes
 from dev.embedded.environment import (
@@ -32,6 +34,7 @@ from dev.embedded.run_file import (
 from dev.embedded.stack import run_stack
 from dev.embedded.supervisor import ProcessSupervisor, StartFailed
 from domain import faults
+from infra.settings import Settings
 from tests.support.waiting import PATIENCE_SECONDS
 
 
@@ -153,6 +156,22 @@ async def test_a_process_of_a_group_that_does_not_stop_is_killed(
     async with asyncio.timeout(20):
         assert await serving._run_processes_as_group((), "HAULAGE_TEST_PORT", 0, 2, 0.2) == 1
     assert "1 processes did not stop within 0.2 s, and are killed." in capsys.readouterr().err
+
+
+async def test_processes_have_the_time_to_stop_that_they_may_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker killed between GSE's beginning and its answer has the file sent again; an API ended no holds."""
+    patience: list[float] = []
+
+    async def run_group(*arguments: Any) -> int:
+        patience.append(arguments[-1])
+        return 0
+
+    monkeypatch.setattr(serving, "_run_processes_as_group", run_group)
+    settings = Settings(_env_file=None, gse={"connect_timeout_seconds": 20, "answer_timeout_seconds": 70})
+    await serving.serve_workers(settings, [], 2)
+    await serving.serve_apis(settings, 2)
+    assert patience[0] > settings.engine.graceful_shutdown_seconds + 20 + 70
+    assert patience[1] > 2 * SHUTDOWN_SECONDS
 
 
 def test_a_folder_is_free_again_after_its_holder(tmp_path: Path) -> None:
