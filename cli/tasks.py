@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,7 +33,7 @@ app = typer.Typer(no_args_is_help=True)
 
 POLL_SECONDS = 0.3
 LEFT_SECONDS = 10.0
-"""How long what a program has started may write to its standard error after its end."""
+"""How long what a program has started may keep its standard error open after its end."""
 KILLED_SECONDS = 2.0
 ERROR_CHARACTERS = 300
 READ_BYTES = 64 * 1024
@@ -241,52 +241,48 @@ def build_program_handler(program: list[str]) -> Callable[[HeldTask], Awaitable[
     """Return a handler that runs a program with the task's content on its standard input."""
 
     async def run_program(task: HeldTask) -> None:
+        errors, (read_end, write_end) = _LastErrors(), os.pipe()
         # A file, not a pipe: should this worker be killed now, the program still has the whole content.
-        with tempfile.TemporaryFile() as content:
+        with tempfile.TemporaryFile() as content, os.fdopen(write_end, "wb") as standard_error:
+            reading = asyncio.ensure_future(errors.pass_on_until_closed(read_end))
             content.write(task.task_content.encode())
             content.seek(0)
             child = await asyncio.create_subprocess_exec(
                 *program,
                 stdin=content,
-                stderr=asyncio.subprocess.PIPE,
+                stderr=standard_error,
                 env={**os.environ, "TASK_ID": task.task_id},
                 start_new_session=True,  # Ctrl-C stops the worker, which lets its programs end
             )
-        errors = _LastErrors()
-        reading = asyncio.ensure_future(errors.pass_on_until_closed(child))
+        is_group_killed = False
         try:
-            while not reading.done():
-                await asyncio.wait({reading}, timeout=POLL_SECONDS)
-                if child.returncode is not None:
-                    await _wait_for_left_processes(reading, program[0])
-                    break
-            else:
-                await reading
-                await child.wait()
+            await child.wait()
+            await asyncio.wait({reading}, timeout=LEFT_SECONDS)
         finally:
             if child.returncode is None or not reading.done():
                 # What the program has started is in its group, and would go on beside the task's next holder.
                 with suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
+                    is_group_killed = True
                 # Only what left the group can keep standard error open now.
                 await asyncio.wait({reading}, timeout=KILLED_SECONDS)
-                reading.cancel()
+                if not reading.done():
+                    command.print_warning(
+                        f"{program[0]} has ended; what it started in another group still has its standard error, "
+                        "which is closed. Have the program wait for it, or close standard error there."
+                    )
+                    reading.cancel()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(child.wait(), KILLED_SECONDS)
-        last = errors.text
         if child.returncode:
-            raise ProgramFailed(f"{program[0]} exited with {child.returncode}: {last or 'it printed no error'}")
+            raise ProgramFailed(f"{program[0]} exited with {child.returncode}: {errors.text or 'it printed no error'}")
+        if is_group_killed:
+            raise ProgramFailed(
+                f"{program[0]} exited with 0, but what it started still had its standard error {LEFT_SECONDS:g} s "
+                "later, and was killed. Have the program wait for it, or close standard error there."
+            )
 
     return run_program
-
-
-async def _wait_for_left_processes(reading: asyncio.Future[None], program: str) -> None:
-    """Wait until what a program has started and left closes its standard error; say so where that takes too long."""
-    if (await asyncio.wait({reading}, timeout=LEFT_SECONDS))[1]:
-        command.print_warning(
-            f"{program} has ended, and what it started still has its standard error {LEFT_SECONDS:g} s later: that is "
-            "killed. Have the program wait for it, or close standard error there."
-        )
 
 
 class _LastErrors:
@@ -299,14 +295,18 @@ class _LastErrors:
     def text(self) -> str:
         return self._last.strip()[-ERROR_CHARACTERS:]
 
-    async def pass_on_until_closed(self, child: asyncio.subprocess.Process) -> None:
-        """Pass on what the program, or what it has started, writes until all have closed it."""
-        assert child.stderr is not None  # noqa: S101 (it was started with a pipe)
-        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        while piece := await child.stderr.read(READ_BYTES):
-            text = decoder.decode(piece)
-            sys.stderr.write(text)
-            self._last = (self._last + text)[-2 * ERROR_CHARACTERS :]
+    async def pass_on_until_closed(self, read_end: int) -> None:
+        """Pass on what the program, or what it has started, writes until all have closed it; then close this end."""
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read_end, "rb", buffering=0)
+        )
+        with closing(transport):
+            decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+            while piece := await reader.read(READ_BYTES):
+                text = decoder.decode(piece)
+                sys.stderr.write(text)
+                self._last = (self._last + text)[-2 * ERROR_CHARACTERS :]
 
 
 def format_counts_line(task_type: str, found: TaskCountsByState) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -294,17 +295,34 @@ async def test_a_program_ends_with_all_that_it_has_started(tmp_path: Path) -> No
     await eventually(lambda: read_process_identity(int(started.read_text())) is None)
 
 
-async def test_what_a_program_leaves_behind_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+async def test_a_program_whose_work_goes_on_after_its_end_has_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A task of a program that left a process with its standard error was never reported, and held for ever."""
+    """A task of a program that left a process with its standard error was held for ever, or lost that work."""
     monkeypatch.setattr(tasks, "LEFT_SECONDS", 0.2)
     started = tmp_path / "pid"
     program = ["sh", "-c", f"sleep 60 & echo $! > {started}"]
     async with asyncio.timeout(20):
-        await tasks.build_program_handler(program)(make_held_task(1))
-    assert "sh has ended, and what it started still has its standard error 0.2 s later" in capsys.readouterr().err
+        with pytest.raises(tasks.ProgramFailed, match=r"exited with 0, but what it started .* 0\.2 s later, and was"):
+            await tasks.build_program_handler(program)(make_held_task(1))
     await eventually(lambda: read_process_identity(int(started.read_text())) is None)
+
+
+async def test_what_a_program_starts_in_another_group_is_neither_waited_for_nor_killed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was said to be killed, and each such task left a pipe open."""
+    monkeypatch.setattr(tasks, "LEFT_SECONDS", 0.2)
+    monkeypatch.setattr(tasks, "KILLED_SECONDS", 0.2)
+    started = tmp_path / "pid"
+    script = f"import os, time; os.setsid(); open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    program = ["sh", "-c", f'"$@" & while [ ! -s {started} ]; do sleep 0.05; done', "sh", sys.executable, "-c", script]
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    async with asyncio.timeout(20):
+        await tasks.build_program_handler(program)(make_held_task(1))
+    assert "what it started in another group still has its standard error" in capsys.readouterr().err
+    await eventually(lambda: len(list(Path("/proc/self/fd").iterdir())) <= open_before)
+    os.kill(int(started.read_text()), signal.SIGKILL)
 
 
 async def test_a_program_that_prints_much_needs_no_memory(capfd: pytest.CaptureFixture[str]) -> None:
