@@ -316,7 +316,8 @@ def _request_and_print_systems(
         transport = RetryingApiTransport(address.url, address.key, command.CONNECT_TIMEOUT_SECONDS)
         await transport.open()
         try:
-            answer = await transport.request_json(method, path, **({} if body is None else {"json": body}))
+            options: dict[str, Any] = {} if body is None else {"json": body}
+            answer = await transport.request_json(method, path, **options)
         finally:
             await transport.close()
         return CommandOutput(answer, tuple(map(_describe_system, answer.get("items", [answer]))))

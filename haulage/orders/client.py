@@ -240,7 +240,7 @@ class Orders:
     async def _send_and_parse(
         self, model: type[Model], method: str, platform: str, path: str, body: dict[str, Any] | None = None
     ) -> Model:
-        options = {} if body is None else {"json": body}
+        options: dict[str, Any] = {} if body is None else {"json": body}
         return model.model_validate(await self._transport.request_json(method, _build_path(platform, path), **options))
 
     async def _iterate_items(self, path: str, filters: dict[str, str | None]) -> AsyncIterator[Any]:
