@@ -35,8 +35,8 @@ class LimitDecision:
     reset_seconds: float
     used: int = 0
     """More than the limit where it was lowered, or where a size was known only afterwards."""
-    was_held: bool = False
-    """Whether the holder had the slot before it asked."""
+    newly_held_until: datetime | None = None
+    """When the slot that the holder got by this demand expires; None if it had the slot before, or got none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,10 @@ class SlotDemand:
     def fits(self, held: Sequence[HeldSlot]) -> bool:
         """Return whether the holder may have a slot beside the present holders."""
         return self.is_held(held) or len(held) < self.limit
+
+    def compute_expiry(self, now: datetime) -> datetime:
+        """Return when a slot that is taken now expires."""
+        return now + timedelta(seconds=self.ttl_seconds)
 
     def build_decision(self, now: datetime, held: Sequence[HeldSlot], *, allowed: bool) -> LimitDecision:
         """Return the decision for the caller: a slot is free when its holder releases it, or when it expires."""

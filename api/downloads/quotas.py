@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from math import ceil
 
 from pydantic import Field
@@ -43,27 +44,26 @@ async def consume_quotas_for_start(call: Call, spec: DownloadSpec) -> AsyncItera
     """Consume the quotas of a download that the block starts, and release its slots if the block does not end well.
 
     The time limit of a request, too, ends a block: while the engine hangs, each attempt would cost a slot for hours.
-    Slots that an earlier request took stay: the download that it started may be running.
+    Slots that another request took, before or since, stay, as do those that a download has taken that began although
+    no answer came: it may be running.
     """
-    had_slots = await consume_quotas_and_set_headers(call, spec)
+    newly_held_until = await consume_quotas_and_set_headers(call, spec)
     try:
         yield
     except BaseException:
-        if had_slots:
+        if newly_held_until is None:
             raise
         with suppress(*DATABASE_ERRORS, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
-                await quotas.release_slots_and_count_file_size(
-                    call.services.database, spec.project_id, spec.operator_id, spec.task_id
-                )
+                await quotas.release_slots_unless_taken_again(call.services.database, spec, newly_held_until)
         raise
 
 
-async def consume_quotas_and_set_headers(call: Call, spec: DownloadSpec) -> bool:
+async def consume_quotas_and_set_headers(call: Call, spec: DownloadSpec) -> datetime | None:
     """Count a submission and take the slots of an active download. The response has the quotas in its headers.
 
     Returns:
-        Whether the download had some of its slots already.
+        When the slots expire that the download has now; None if it had some of them already.
 
     Raises:
         QuotaExhausted: A quota is used up; nothing was counted.
@@ -74,7 +74,8 @@ async def consume_quotas_and_set_headers(call: Call, spec: DownloadSpec) -> bool
     if violated:
         log.get(__name__).info("quota_exceeded", quotas=[quota.name for quota in violated])
         raise _build_exceeded_fault(violated)
-    return any(quota.verdict.was_held for quota in standing)
+    expiries = {quota.verdict.newly_held_until for quota in standing if quota.kind is QuotaKind.ACTIVE}
+    return None if None in expiries else max(filter(None, expiries))
 
 
 def _get_download_quotas(call: Call) -> ProjectAndOperatorLimits:

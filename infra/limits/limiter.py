@@ -100,7 +100,8 @@ class DatabaseLimiter:
             again = bool(slots) and all(had)
             fit = [again or rate.fits(spent[rate.bucket]) for rate in rates]
             free = [slot.fits(held[slot.key]) for slot in slots]
-            if all(fit) and all(free):
+            is_met = all(fit) and all(free)
+            if is_met:
                 await _save_slot_leases(session, slots, now)
                 if not again:
                     await _save_spending(session, rates, now)
@@ -109,7 +110,10 @@ class DatabaseLimiter:
         return [
             rate.build_decision(now, spent[rate.bucket], allowed=fits) for rate, fits in zip(rates, fit, strict=True)
         ] + [
-            replace(slot.build_decision(now, held[slot.key], allowed=fits), was_held=was_held)
+            replace(
+                slot.build_decision(now, held[slot.key], allowed=fits),
+                newly_held_until=slot.compute_expiry(now) if is_met and not was_held else None,
+            )
             for slot, fits, was_held in zip(slots, free, had, strict=True)
         ]
 
@@ -143,6 +147,15 @@ class DatabaseLimiter:
         async with self._begin_with_locked_keys(keys) as (session, now):
             if (await session.exec(statement)).rowcount:
                 await _save_spending(session, spending, now)
+
+    async def release_slots_unless_taken_again(self, keys: Iterable[str], holder: str, expires_at: datetime) -> None:
+        """Return the slots that a holder took until this moment; leave those that it has taken anew since."""
+        keys = list(keys)
+        statement = delete(SlotLeaseRow).where(
+            col(SlotLeaseRow.key).in_(keys), col(SlotLeaseRow.holder) == holder, SlotLeaseRow.expires_at == expires_at
+        )
+        async with self._begin_with_locked_keys(keys) as (session, _):
+            await session.exec(statement)
 
     async def spend_and_read(self, spending: SpendingBeyondLimit) -> tuple[int, float | None]:
         """Spend an amount, which may be 0; return all that is spent of its bucket, and when the first comes back."""
@@ -250,7 +263,7 @@ def _add_requested_slots_to_held(
 ) -> None:
     for slot in slots:
         others = [each for each in held[slot.key] if each.holder != slot.holder]
-        held[slot.key] = [*others, HeldSlot(slot.holder, now + timedelta(seconds=slot.ttl_seconds))]
+        held[slot.key] = [*others, HeldSlot(slot.holder, slot.compute_expiry(now))]
 
 
 def _compute_lock_number(key: str) -> int:
@@ -275,9 +288,7 @@ async def _save_spending(session: Session, rates: Sequence[RateDemand | Spending
 async def _save_slot_leases(session: Session, slots: Sequence[SlotDemand], now: datetime) -> None:
     """Write slots as held from now on."""
     for slot in slots:
-        statement = insert(SlotLeaseRow).values(
-            key=slot.key, holder=slot.holder, expires_at=now + timedelta(seconds=slot.ttl_seconds)
-        )
+        statement = insert(SlotLeaseRow).values(key=slot.key, holder=slot.holder, expires_at=slot.compute_expiry(now))
         renewed = {"expires_at": statement.excluded.expires_at}
         await session.exec(statement.on_conflict_do_update(index_elements=["key", "holder"], set_=renewed))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
@@ -91,6 +92,12 @@ async def take_active_slots_beyond_quota(database: Database, spec: DownloadSpec)
     await DatabaseLimiter(database).take_slots_ignoring_limits(
         [_build_active_slot_demand(owner, spec, 1) for owner in owners]
     )
+
+
+async def release_slots_unless_taken_again(database: Database, spec: DownloadSpec, expires_at: datetime) -> None:
+    """Release the slots that a download took until this moment, unless it has taken them anew since."""
+    keys = [owner.build_limit_key(QuotaKind.ACTIVE) for owner in _list_quota_owners(spec.project_id, spec.operator_id)]
+    await DatabaseLimiter(database).release_slots_unless_taken_again(keys, spec.task_id, expires_at)
 
 
 async def release_slots_and_count_file_size(

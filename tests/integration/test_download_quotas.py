@@ -46,6 +46,7 @@ class Submission(Request):
 
     task_id: str = Field(max_length=20)
     operator_id: str | None = Field(default=None, max_length=20)
+    is_taken_again: bool = False
 
 
 class Admitted(Response):
@@ -67,10 +68,12 @@ async def submit(call: Call, body: Submission) -> Admitted:
 
 @toys.post("/toys/late", access=RouteAccess.PROJECT)
 async def submit_late(call: Call, body: Submission) -> Admitted:
-    """Take up a download whose start hangs, until the request's time is over."""
+    """Take up a download whose start hangs until the request's time is over, though it may have begun."""
     order = DownloadSpec(task_id=body.task_id, project_id=call.project_id, file_name="x.csv")
     with suppress(TimeoutError):
         async with quotas.consume_quotas_for_start(call, order), asyncio.timeout(0.05):
+            if body.is_taken_again:
+                await take_active_slots_beyond_quota(call.services.database, order)
             await asyncio.Event().wait()
     return Admitted()
 
@@ -179,6 +182,17 @@ async def test_a_start_that_is_cut_off_leaves_the_slot_of_an_earlier_one_taken(c
     await caller.api_client.ask("POST", "/toys/late", key=caller.key, json={"task_id": "a"})
     left = parse_quota_header(await caller.submit("b"), "RateLimit")["downloads_active"]["r"]
     assert left == PROJECT.downloads_active - 2
+
+
+async def test_a_start_that_is_cut_off_leaves_the_slot_that_was_taken_again_since(caller: QuotaCaller) -> None:
+    """The download began all the same, by this request or by another one: its file is counted when it is there."""
+    body = {"task_id": "a", "is_taken_again": True}
+    await caller.api_client.ask("POST", "/toys/late", key=caller.key, json=body)
+    left = parse_quota_header(await caller.submit("b"), "RateLimit")["downloads_active"]["r"]
+    assert left == PROJECT.downloads_active - 2
+
+    await caller.finish("a", file_bytes=700)
+    assert parse_quota_header(await caller.submit("c"), "RateLimit")["download_bytes_per_day"]["r"] == 300
 
 
 async def test_a_project_submits_so_often_a_minute(caller: QuotaCaller) -> None:
