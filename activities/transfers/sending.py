@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from activities.transfers.journal import GseTaskJournal, LockedJournalEntry
+from activities.transfers.polling import LAST_POLL_SECONDS, PollSchedule
 from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable
 from domain.transfers.gse import FolderAndFileName, GseAgentWithUser, GseTransferRequest
 from domain.transfers.models import FailureReason, TargetEndAndReason, TransferSpec, TransferState
@@ -29,16 +29,8 @@ TERMINATE_POLL_SECONDS = 0.5
 SAVE_PAUSE_SECONDS = 0.5
 LEASE_CHECK_SECONDS = 2.0
 """A task that GSE is asked for later than this after it was saved needs another look at the lease."""
-
-_FIRST_POLL_PAUSES = (1.0, 1.0)
-_POLL_PAUSES = ((2.0, 9), (5.0, 56))
-"""Seconds between further polls, and how often; after these LAST_POLL_SECONDS."""
-LAST_POLL_SECONDS = 10.0
-
-_TURN_TOO_LATE = (
-    "It was not asked to send, since the job's time was over when it was the turn of that call. See "
-    "HAULAGE_GSE__CONCURRENCY and HAULAGE_GSE__CALLS_PER_SECOND."
-)
+LEASE_ANSWER_SECONDS = 5.0
+"""How long this look may take: it is in the turn of a call, for which others wait."""
 
 _log = log.get(__name__)
 
@@ -57,6 +49,14 @@ class ShardSpecFileAndDeadlines:
     """How long another process may still be waiting for GSE's answer about a task of this shard."""
     check_file: Callable[[], Awaitable[None]]
     """Reads the whole cached file, and fetches it again if it is damaged."""
+
+
+class _TurnTooLate(Exception):
+    """The job's time was over before it was the turn of a call, which was not made."""
+
+
+class _LeaseUnknown(Exception):
+    """The database did not say in time whether this worker still has the shard; GSE was not asked."""
 
 
 class ShardSender:
@@ -161,29 +161,19 @@ class ShardSender:
         # The entry exists, and is locked, before another process can read of the task.
         with self._journal.create_and_lock_entry(task.journal_key) as entry:
             await self._save_changed_targets_and_tasks(tasks=True)
-            await finish_despite_cancellation(self._request_task_and_save(task, due, entry))
+            asked = asyncio.Event()
+            await finish_despite_cancellation(self._request_task_and_save(task, due, entry, asked), asked.is_set)
         return task.number
 
     async def _request_task_and_save(
-        self, task: GseTask, due: Sequence[ShardTarget], entry: LockedJournalEntry
+        self, task: GseTask, due: Sequence[ShardTarget], entry: LockedJournalEntry, asked: asyncio.Event
     ) -> None:
-        """Ask GSE to begin a task, and save the result."""
-        saved_at = time.monotonic()
-
-        async def require_lease_and_time_after_wait() -> None:
-            # A worker that waits for its turn, or hangs, may be replaced meanwhile by one that sends to these targets.
-            if time.monotonic() - saved_at > LEASE_CHECK_SECONDS:
-                await self._save_and_retry_until_deadline()
-            if not self._seconds_left:
-                too_late = GseUnavailable(_TURN_TOO_LATE)
-                too_late.is_local = True
-                raise too_late
-
+        """Ask GSE to begin a task, and save the result; set `asked` as soon as GSE may get the request."""
         try:
-            task_id = await self._gse.begin_transfer(
-                self._build_request(due), entry.write_task_id, require_lease_and_time_after_wait
-            )
+            task_id = await self._begin_task_when_its_turn_comes(due, entry, asked)
             self._progress.set_id_of_accepted_task(task, task_id, time.time())
+        except _TurnTooLate:
+            self._progress.remove_task_that_gse_was_not_asked_for(task, self._context.deadline)
         except GseRefused as error:
             reason = FailureReason.GSE_REFUSED
             outcome = TargetEndAndReason(state=TransferState.FAILED, reason=reason, code=error.code, message=str(error))
@@ -200,6 +190,47 @@ class ShardSender:
             self._unsure_begins = 0
         await self._save_and_retry_until_deadline()
         entry.delete_file()
+
+    async def _begin_task_when_its_turn_comes(
+        self, due: Sequence[ShardTarget], entry: LockedJournalEntry, asked: asyncio.Event
+    ) -> str:
+        """Ask GSE to begin a task, and return its id. During an outage of the database, it waits outside of its turn.
+
+        Raises:
+            _TurnTooLate: The job's time was over first; GSE was not asked.
+        """
+        while True:
+            saved_at = time.monotonic()
+            try:
+                async with asyncio.timeout(self._seconds_left) as turn:
+
+                    async def require_lease_and_time() -> None:
+                        # A worker that waits, or hangs, may be replaced by one that sends to these targets.
+                        if time.monotonic() - saved_at > LEASE_CHECK_SECONDS:  # noqa: B023 - called within this round
+                            await self._require_lease_within_turn()
+                        if not self._seconds_left:
+                            raise _TurnTooLate
+                        turn.reschedule(None)
+                        asked.set()
+
+                    return await self._gse.begin_transfer(
+                        self._build_request(due), entry.write_task_id, require_lease_and_time
+                    )
+            except _LeaseUnknown:
+                await self._save_and_retry_until_deadline()
+            except TimeoutError:
+                if asked.is_set():
+                    raise
+                raise _TurnTooLate from None
+
+    async def _require_lease_within_turn(self) -> None:
+        try:
+            async with asyncio.timeout(LEASE_ANSWER_SECONDS):
+                await self._lease.write_changes_or_raise_if_lost(())
+        except Exception as error:
+            if outages.is_outage(error):
+                raise _LeaseUnknown from error
+            raise
 
     async def _poll_active_tasks(self, *, except_task: int) -> None:
         """Poll every active GSE task except the one that has just begun, until the deadline at the latest."""
@@ -334,21 +365,10 @@ class ShardSender:
         return self._context.spec.user
 
 
-class PollSchedule:
-    """The pauses between polls of one shard: short at first, longer while no target ends."""
-
-    def __init__(self) -> None:
-        self._pauses: Iterator[float] = itertools.chain(_FIRST_POLL_PAUSES, _iterate_poll_pauses())
-
-    def advance_to_next_pause(self, *, any_just_ended: bool) -> float:
-        """Return the pause before the next poll; begin with 2 s again if targets ended since the last poll."""
-        if any_just_ended:
-            self._pauses = _iterate_poll_pauses()
-        return next(self._pauses)
-
-
-async def finish_despite_cancellation(step: Coroutine[Any, Any, None]) -> None:
-    """Finish a coroutine before a cancellation of the caller, or several, take effect."""
+async def finish_despite_cancellation(
+    step: Coroutine[Any, Any, None], must_finish: Callable[[], bool] = lambda: True
+) -> None:
+    """Finish a coroutine before a cancellation of the caller, or several, take effect; cancel it while it need not."""
     task = asyncio.ensure_future(step)
     cancellation: asyncio.CancelledError | None = None
     while not task.done():
@@ -356,14 +376,11 @@ async def finish_despite_cancellation(step: Coroutine[Any, Any, None]) -> None:
             await asyncio.shield(task)
         except asyncio.CancelledError as error:
             cancellation = error
+            if not must_finish():
+                task.cancel()
     task.result()
     if cancellation is not None:
         raise cancellation
-
-
-def _iterate_poll_pauses() -> Iterator[float]:
-    first = (itertools.repeat(seconds, times) for seconds, times in _POLL_PAUSES)
-    return itertools.chain(itertools.chain.from_iterable(first), itertools.repeat(LAST_POLL_SECONDS))
 
 
 def _build_agent(target: ShardTarget, user: str = "") -> GseAgentWithUser:

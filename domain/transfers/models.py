@@ -213,3 +213,23 @@ _WORST_FIRST = (
     TransferState.TIMEOUT,
     TransferState.SUCCESS,
 )
+
+CANCELLED = "It was cancelled before it had arrived."
+CANCELLED_LATE = "It was cancelled. GSE was asked to terminate it and has not confirmed that, so it may still arrive."
+CANCELLED_UNHEARD = "It was cancelled. No worker was left to ask GSE to terminate it, so it may still arrive."
+CANCELLED_UNSURE = (
+    "It was cancelled. GSE was asked to send it and never said whether it began to, so it may still arrive."
+)
+LATE = (
+    "GSE had not reported that it arrived when the job's time was over; it may still do so. "
+    "See whether the agent runs, then ask again."
+)
+NOT_ASKED = (
+    "GSE was not asked to send it before the job's time was over, so it does not arrive. Where calls to GSE wait long "
+    "for their turn, see HAULAGE_GSE__CONCURRENCY and HAULAGE_GSE__CALLS_PER_SECOND; then ask again."
+)
+LOST_TASK = "GSE began to send it and then did not know its own task any more, so it may have arrived."
+NEVER_TOLD = (
+    "GSE took it and then answered without a readable record of this target, so it is not known whether it arrived. "
+    "Look on the host, or send it again: the same file goes to the same place."
+)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
+from domain.transfers import models
 from domain.transfers.gse import AgentKey, FailedGseCalls, GseAgentWithUser, GseProgress, GseRecordsByAgent, GseVerdict
 from domain.transfers.models import FailureReason, TargetEndAndReason, TransferState
 
@@ -56,7 +57,7 @@ class ShardTarget:
     container_id: str
     state: TransferState = TransferState.PENDING
     task_number: int = 0
-    """The number of the GSE task that sends to it, or did so last."""
+    """The number of the GSE task that sends to it, or did so last; 0 if GSE was never asked to."""
     failures: int = 0
     """How many GSE tasks have failed for it."""
     failed_in: int = 0
@@ -81,23 +82,6 @@ class ShardTarget:
     def agent_key(self) -> AgentKey:
         """The key of its records in GSE's results."""
         return self.agent_id, self.container_id
-
-
-CANCELLED = "It was cancelled before it had arrived."
-CANCELLED_LATE = "It was cancelled. GSE was asked to terminate it and has not confirmed that, so it may still arrive."
-CANCELLED_UNHEARD = "It was cancelled. No worker was left to ask GSE to terminate it, so it may still arrive."
-CANCELLED_UNSURE = (
-    "It was cancelled. GSE was asked to send it and never said whether it began to, so it may still arrive."
-)
-LATE = (
-    "GSE had not reported that it arrived when the job's time was over; it may still do so. "
-    "See whether the agent runs, then ask again."
-)
-LOST_TASK = "GSE began to send it and then did not know its own task any more, so it may have arrived."
-NEVER_TOLD = (
-    "GSE took it and then answered without a readable record of this target, so it is not known whether it arrived. "
-    "Look on the host, or send it again: the same file goes to the same place."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +110,8 @@ class ShardProgress:
     """By task number: how often in a row GSE did not know the task, and since when."""
     _begin_errors: dict[int, str] = field(default_factory=dict)
     """By target key: why GSE did not begin to send, the last time it was asked to."""
+    _numbers_before: dict[int, int] = field(default_factory=dict)
+    """By target key: the number of the GSE task before the last one."""
     _query_errors: dict[int, str] = field(default_factory=dict)
     """By task number: why GSE could not be asked for results, the last time."""
 
@@ -187,6 +173,7 @@ class ShardProgress:
         if self.trouble and any(target.task_number == self.trouble.task_number for target in targets):
             self.trouble = self.trouble.model_copy(update={"task_number": number})
         for target in targets:
+            self._numbers_before[target.key] = target.task_number
             target.state, target.task_number, target.due_at = TransferState.RUNNING, number, None
             target.progress, target.speed = 0, 0
             target.silent_since, target.silent_answers = None, 0
@@ -213,6 +200,13 @@ class ShardProgress:
             target.due_at = again_at
             self._begin_errors[target.key] = error
         self._record_gse_trouble(task, error, again_at)
+
+    def remove_task_that_gse_was_not_asked_for(self, task: GseTask, again_at: float) -> None:
+        """Remove a task as if it had not been assigned; its targets are due again at a time."""
+        del self.tasks[task.number]
+        for target in self.list_unfinished_of_task(task):
+            target.task_number, target.due_at = self._numbers_before[target.key], again_at
+            self._mark_changed(target)
 
     def apply_results(self, task: GseTask, results: GseRecordsByAgent, now: float) -> None:
         """Apply what GSE reports of a task; records of other targets are ignored."""
@@ -242,7 +236,7 @@ class ShardProgress:
         self._refusals[task.number] = times + 1, since
         is_lost = times + 1 >= REFUSALS_MIN and now - since >= self.limits.silence_seconds
         if is_lost and not task.broken:
-            self._fail_targets_of_task(task, FailureReason.GSE_REFUSED, f"{LOST_TASK} {message}", now, code=code)
+            self._fail_targets_of_task(task, FailureReason.GSE_REFUSED, f"{models.LOST_TASK} {message}", now, code=code)
 
     def is_unknown_to_gse(self, task: GseTask) -> bool:
         """Return whether GSE did not know a task the last times that it was asked."""
@@ -264,22 +258,25 @@ class ShardProgress:
             task = self.tasks.get(target.task_number)
             # GSE was asked to send it, and no id was saved: it may have begun all the same.
             is_unsure = target.task_number > 0 and (task is None or task.task_id is None)
-            message = CANCELLED_UNSURE if is_unsure else CANCELLED
+            message = models.CANCELLED_UNSURE if is_unsure else models.CANCELLED
             self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, target.code, message)
 
     def end_unfinished_at_deadline(self) -> None:
         """End all unfinished targets by what is known of each, because the job's time is over."""
         for target in self.unfinished:
             if target.is_cancelling:
-                self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, target.code, CANCELLED_LATE)
+                late = models.CANCELLED_LATE
+                self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, target.code, late)
             elif target.failed_message:
-                message = f"{LATE} The last try had failed: {target.failed_message}"
+                message = f"{models.LATE} The last try had failed: {target.failed_message}"
                 self._end_target(target, TransferState.TIMEOUT, FailureReason.DEADLINE, target.failed_code, message)
             elif target.silent_answers >= SILENT_ANSWERS_MIN:
-                self._end_target(target, TransferState.FAILED, FailureReason.NEVER_TOLD, None, NEVER_TOLD)
+                self._end_target(target, TransferState.FAILED, FailureReason.NEVER_TOLD, None, models.NEVER_TOLD)
+            elif not target.task_number:
+                self._end_target(target, TransferState.TIMEOUT, FailureReason.DEADLINE, None, models.NOT_ASKED)
             else:
                 error = self._begin_errors.get(target.key) or self._query_errors.get(target.task_number)
-                message = f"{LATE} The last call to GSE failed: {error}" if error else LATE
+                message = f"{models.LATE} The last call to GSE failed: {error}" if error else models.LATE
                 self._end_target(target, TransferState.TIMEOUT, FailureReason.DEADLINE, target.code, message)
 
     def make_targets_due_of_task_without_source(self, task: GseTask, now: float) -> None:
@@ -307,7 +304,7 @@ class ShardProgress:
         elif only_success:
             return
         elif target.is_cancelling and record.verdict is not GseVerdict.RUNNING:
-            self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, record.error_code, CANCELLED)
+            self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, record.error_code, models.CANCELLED)
         elif record.verdict is GseVerdict.RUNNING:
             self._update_running_target(target, record)
         elif record.verdict is GseVerdict.RETRYABLE:
@@ -321,9 +318,9 @@ class ShardProgress:
         target.silent_answers += 1
         if target.silent_answers >= SILENT_ANSWERS_MIN and now - since >= self.limits.silence_seconds:
             if target.is_cancelling:
-                self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, None, CANCELLED_LATE)
+                self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, None, models.CANCELLED_LATE)
             else:
-                self._end_target(target, TransferState.FAILED, FailureReason.NEVER_TOLD, None, NEVER_TOLD)
+                self._end_target(target, TransferState.FAILED, FailureReason.NEVER_TOLD, None, models.NEVER_TOLD)
 
     def _update_running_target(self, target: ShardTarget, record: GseProgress) -> None:
         # A target that had failed may run again, because GSE retries on its own.
@@ -342,7 +339,7 @@ class ShardProgress:
             target.failures, target.failed_in = target.failures + 1, target.task_number
         target.failed_code, target.failed_message = code, message
         if target.is_cancelling:
-            self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, code, CANCELLED)
+            self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, code, models.CANCELLED)
         elif target.failures > self.limits.retries:
             self._end_target(target, TransferState.FAILED, reason, code, message)
         elif target.due_at is None:

@@ -13,8 +13,14 @@ from typing import Any, TypeAlias, TypeVar
 import asyncpg
 
 from domain.transfers.gse import FailedGseCalls
-from domain.transfers.models import FINAL, FailureReason, TargetEndAndReason, TransferState
-from domain.transfers.shards import CANCELLED, CANCELLED_UNHEARD
+from domain.transfers.models import (
+    CANCELLED,
+    CANCELLED_UNHEARD,
+    FINAL,
+    FailureReason,
+    TargetEndAndReason,
+    TransferState,
+)
 from infra.database import Database
 from stores.keyset import SqlOrderAndAfterCondition
 from stores.tables.transfers import ALL_TARGETS

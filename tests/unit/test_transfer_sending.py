@@ -16,7 +16,7 @@ from activities.transfers.journal import GseTaskJournal
 from activities.transfers.sending import ShardSender, ShardSpecFileAndDeadlines, finish_despite_cancellation
 from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused
 from domain.transfers.gse import FolderAndFileName, GseAgentWithUser, GseTransferRequest
-from domain.transfers.models import TransferSpec, TransferState
+from domain.transfers.models import LATE, NOT_ASKED, FailureReason, TransferSpec, TransferState
 from domain.transfers.shards import REFUSALS_MIN, RetryAndSilenceLimits, ShardProgress, ShardTarget
 from stores.transfers.shards import ShardLease, ShardLeaseLost
 
@@ -33,6 +33,8 @@ class RefusingGse:
         self.refusal = refusal
         self.terminations: list[int] = []
         self.on_begin: Callable[[], None] = lambda: None
+        self.turns = 0
+        self.has_free_turn = True
         self.begun = 0
 
     def get_cached_file_location_for_agent(self, cached: Path) -> FolderAndFileName:
@@ -43,6 +45,9 @@ class RefusingGse:
         self, request: GseTransferRequest, _on_task_id: Any, before_sending: Callable[[], Awaitable[None]]
     ) -> str:
         """Begin, after a wait for the turn of this call."""
+        if not self.has_free_turn:
+            await asyncio.Event().wait()
+        self.turns += 1
         self.on_begin()
         await before_sending()
         self.begun += len(request.targets)
@@ -153,31 +158,57 @@ async def test_a_worker_that_was_replaced_while_it_waited_for_its_turn_sends_not
     assert gse.begun == begun
 
 
-async def test_an_outage_of_the_database_is_waited_for_before_gse_is_asked(
+async def test_an_outage_of_the_database_is_waited_for_outside_of_the_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As behind the call: a task without an id would count as one that GSE may have begun."""
+    """Else polls and terminations would have no turn meanwhile; and a task without an id would count as begun."""
     monkeypatch.setattr(sending, "LEASE_CHECK_SECONDS", -1.0)
     monkeypatch.setattr(sending, "SAVE_PAUSE_SECONDS", 0.01)
     gse = RefusingGse()
     _, sender = start_due_shard(gse, tmp_path)
     lease = cast("CancelledLease", sender._lease)
-    gse.on_begin = lambda: setattr(lease, "outages", 2)
+    gse.on_begin = lambda: setattr(lease, "outages", 2 * (gse.turns == 1))
     await sender._save_and_begin_task_for_due_targets()
 
-    assert (gse.begun, lease.outages) == (8, 0)
+    assert (gse.begun, gse.turns, lease.outages) == (8, 2, 0)
 
 
-async def test_gse_is_not_asked_to_send_when_the_time_is_over(tmp_path: Path) -> None:
-    """The turn of the call came too late: what GSE began then could only be terminated."""
+async def test_a_wait_for_the_turn_ends_when_it_is_cancelled(tmp_path: Path) -> None:
+    """Nothing was sent: a worker that stops need not wait for the turn."""
     gse = RefusingGse()
-    progress, sender = start_due_shard(gse, tmp_path, seconds=0.2)
+    gse.has_free_turn = False
+    _, sender = start_due_shard(gse, tmp_path)
+    beginning = asyncio.create_task(sender._save_and_begin_task_for_due_targets())
+    await asyncio.sleep(0.05)
+    beginning.cancel()
+    await asyncio.wait([beginning], timeout=5)
+
+    assert (beginning.cancelled(), gse.begun) == (True, 0)
+
+
+@pytest.mark.parametrize("has_free_turn", [True, False], ids=["late", "never"])
+@pytest.mark.parametrize(("was_sent", "message"), [(False, NOT_ASKED), (True, LATE)])
+async def test_gse_is_not_asked_to_send_when_the_time_is_over(
+    tmp_path: Path, has_free_turn: bool, was_sent: bool, message: str
+) -> None:
+    """Its turn came too late, or not at all: other GSE tasks of the shard are then polled and terminated in time."""
+    gse = RefusingGse()
+    gse.has_free_turn = has_free_turn
     gse.on_begin = lambda: time.sleep(0.3)
-    await sender._save_and_begin_task_for_due_targets()
+    progress, sender = start_due_shard(gse, tmp_path, seconds=0.2)
+    if not was_sent:
+        progress.tasks.clear()
+        for target in progress.targets:
+            target.task_number = 0
+    async with asyncio.timeout(10):
+        await sender._save_and_begin_task_for_due_targets()
+    tasks = list(progress.tasks)
     progress.end_unfinished_at_deadline()
 
-    assert gse.begun == 0
-    assert "HAULAGE_GSE__CONCURRENCY" in progress.targets[0].message
+    assert (gse.begun, progress.trouble, tasks) == (0, None, [1] * was_sent)
+    assert {(each.state, each.reason, each.message) for each in progress.targets} == {
+        (TransferState.TIMEOUT, FailureReason.DEADLINE, message)
+    }
 
 
 async def test_a_step_is_finished_however_often_it_is_cancelled() -> None:

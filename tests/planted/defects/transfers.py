@@ -124,8 +124,8 @@ DEFECTS = (
         "an-id-dies-with-its-worker",
         "transfers",
         "activities/transfers/sending.py",
-        "self._build_request(due), entry.write_task_id, require_lease_and_time_after_wait",
-        "self._build_request(due), before_sending=require_lease_and_time_after_wait",
+        "self._build_request(due), entry.write_task_id, require_lease_and_time",
+        "self._build_request(due), before_sending=require_lease_and_time",
         ("tests/faults/test_transfer_kills.py", "-k", "outlives"),
     ),
     Defect(
