@@ -22,6 +22,7 @@ from yarl import URL
 from haulage.errors import ApiUnreachable, InvalidBaseUrl, RequestRefused
 
 RETRY_STATUSES = frozenset({429, 502, 503, 504})
+SYSTEM_PAUSED = "system_paused"
 SLOW_ANSWER_SECONDS = 5.0
 """After this time without an answer it is logged that a request waits for one."""
 NO_ANSWER_LOGGED_SECONDS = 3.0
@@ -105,11 +106,12 @@ class RetryingApiTransport:
             if isinstance(response, ApiResponse) and response.status not in RETRY_STATUSES:
                 return response
             if not is_repeatable and not _is_of_request_not_begun(response):
+                doubt = f"{method} {path} may have been carried out: look before you repeat it."
                 if isinstance(response, ApiResponse):
-                    return response
+                    refused = _build_refused_error(response, f"{method} {self.base_url}{path}")
+                    raise RequestRefused(refused.status, refused.code, f"{refused} {doubt}", refused.request_id)
                 raise ApiUnreachable(
-                    f"{self.base_url} did not answer: {describe_error(response)}. {method} {path} may have been "
-                    "carried out: look before you repeat it."
+                    f"{self.base_url} did not answer: {describe_error(response)}. {doubt}"
                 ) from response
             wait = max(pause, response.retry_after_seconds) if isinstance(response, ApiResponse) else pause
             if time.monotonic() + wait > deadline:
@@ -193,7 +195,8 @@ class ApiResponse:
 def _is_of_request_not_begun(response: ApiResponse | Exception) -> bool:
     """Whether the API refused a request before its beginning, or could not be connected to."""
     if isinstance(response, ApiResponse):
-        return response.status == HTTPStatus.TOO_MANY_REQUESTS
+        is_paused = response.body is not None and response.body.get("code") == SYSTEM_PAUSED
+        return is_paused or response.status == HTTPStatus.TOO_MANY_REQUESTS
     return isinstance(response, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
 
 

@@ -40,8 +40,9 @@ PAGE_SIZE = 200
 class Addresses:
     """Client of the addresses of an installation, with an admin key.
 
-    Requests are retried for `patience_seconds` while the API does not answer. Repeating them has no further effect, but
-    a purge or a comparison may be started twice.
+    Requests are retried for `patience_seconds` while the API does not answer. Purges, comparisons, and mends and
+    discards of the quarantine would be carried out twice: they are retried only where they cannot have begun, and fail
+    in a sentence otherwise.
 
         async with Addresses("https://haulage.example.com", admin_key, who="ann") as addresses:
             async for message in addresses.list_messages(state=MessageState.GIVEN_UP):

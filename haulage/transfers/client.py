@@ -34,8 +34,8 @@ class PartlyRequested(WorkFailed):
         self.tasks = tasks
         job_ids = list(dict.fromkeys(task.job_id for task in tasks))
         sentence = (
-            f"Of {total:,} targets the first {len(tasks):,} are requested, by {', '.join(job_ids)}; the others are "
-            f"not: {error}"
+            f"Of {total:,} targets the first {len(tasks):,} are requested, by {', '.join(job_ids)}; the next request "
+            f"failed: {error}"
         )
         super().__init__(sentence, {"job_ids": job_ids, "requested": len(tasks)})
 
@@ -44,7 +44,7 @@ class Transfers:
     """Client of the transfers of a project.
 
     Requests are retried for `patience_seconds` while the API does not answer. A target that is requested twice within
-    one window is sent to once.
+    one window is sent to once, and in two windows twice: `send` is retried only where it cannot have begun.
 
         async with Transfers("https://haulage.example.com", key) as transfers:
             [task] = await transfers.send(file, [Target(target_agent_id="020000000242010a")])
@@ -76,13 +76,16 @@ class Transfers:
 
         Raises:
             PartlyRequested: A request failed after others, whose targets are sent to.
+            ApiUnreachable: Also where the answer was lost; the file may be sent then, as `list_jobs` shows.
         """
         tasks: list[TransferTask] = []
         for at in range(0, len(targets), BATCH_MAX):
             batch = [target.model_dump() for target in targets[at : at + BATCH_MAX]]
             body = file.model_dump() | {"targets": batch}
             try:
-                response = await self._transport.request_json("POST", "/v1/transfers:batch", json=body)
+                response = await self._transport.request_json(
+                    "POST", "/v1/transfers:batch", is_repeatable=False, json=body
+                )
             except HaulageError as error:
                 if not tasks:
                     raise

@@ -95,14 +95,18 @@ async def test_what_would_be_made_twice_is_not_repeated(peer: ApiPeer) -> None:
     with pytest.raises(ApiUnreachable, match=r"POST /v1/projects may have been carried out: look before you repeat"):
         await create_project(peer.url, "admin", "shop")
     peer.says(503, problem(503, "unavailable", "Try again."))
-    with pytest.raises(RequestRefused, match="Try again"):
+    with pytest.raises(RequestRefused, match=r"Try again\. POST /v1/projects may have been carried out"):
         await create_project(peer.url, "admin", "shop")
-    assert len(peer.seen) == 2
+    peer.says(502, "<html>")
+    with pytest.raises(RequestRefused, match=r"answered 502, not as Haulage does\. POST /v1/projects may have been"):
+        await create_project(peer.url, "admin", "shop")
+    assert len(peer.seen) == 3
 
 
 async def test_what_was_not_begun_is_repeated(peer: ApiPeer) -> None:
-    """A request over the limit of requests has made nothing."""
+    """A request over the limit of requests, or of a paused system, has made nothing."""
     peer.says(429, problem(429, "too_many_requests", "Wait."))
+    peer.says(503, problem(503, "system_paused", "Wait for ann."))
     peer.says(201, {"key": {"api_key": "hlg_new"}})
     assert await create_project(peer.url, "admin", "shop") == "hlg_new"
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from api.transfers import requests, responses
 from cli.transfers import follow_job
-from haulage import RequestRefused
+from haulage import ApiUnreachable, RequestRefused
 from haulage.transfers import (
     PartlyRequested,
     RetryJob,
@@ -90,8 +90,17 @@ async def test_what_was_requested_before_a_refusal_is_said(peer: ApiPeer, transf
     assert len(partly.value.tasks) == BATCH_MAX
     assert partly.value.facts == {"job_ids": [JOB_ID], "requested": BATCH_MAX}
     assert str(partly.value) == (
-        f"Of 5,001 targets the first 5,000 are requested, by {JOB_ID}; the others are not: So many may never be open."
+        f"Of 5,001 targets the first 5,000 are requested, by {JOB_ID}; "
+        "the next request failed: So many may never be open."
     )
+
+
+async def test_a_request_that_may_have_joined_a_window_is_not_repeated(peer: ApiPeer, transfers: Transfers) -> None:
+    """The repetition could join the next window, and hosts got the file twice."""
+    peer.says(0, None)
+    with pytest.raises(ApiUnreachable, match="transfers:batch may have been carried out: look before you repeat it"):
+        await transfers.send(FILE, [Target(target_agent_id="host-1")])
+    assert len(peer.seen) == 1
 
 
 async def test_targets_are_sent_in_batches_that_the_api_takes(peer: ApiPeer, transfers: Transfers) -> None:
