@@ -160,7 +160,7 @@ async def block_starts_before_restore(connection: Connection, copy: DumpedDataba
     Raises:
         Conflict: The schema is of another revision than the copy.
     """
-    await require_revision_of_copy(connection, copy)
+    _require_same_revision(await read_revision_under_mark(connection), copy)
     await connection.execute("UPDATE alembic_version SET version_num = $1", RESTORING)
 
 
@@ -204,9 +204,7 @@ async def require_revision_of_copy_after_migration(connection: Connection, copy:
         WrongRevision: A later version has migrated the database.
         Conflict: The copy is of another version than this code.
     """
-    found = await read_haulage_or_temporal_revision(connection)
-    if found in MARKS_OF_RESTORES:
-        found = await connection.fetchval("SELECT max(revision) FROM schema_revisions")
+    found = await read_revision_under_mark(connection)
     if found not in {"", *list_known_revisions()}:
         raise WrongRevision(found, get_head_revision())
     _require_same_revision(get_head_revision(), copy)
@@ -262,6 +260,14 @@ async def read_haulage_or_temporal_revision(connection: Connection) -> str:
         if await connection.fetchval("SELECT to_regclass('public.' || $1) IS NOT NULL", table):
             return str(await connection.fetchval(f"SELECT {column} FROM {table}") or "")  # noqa: S608 - constants
     return ""
+
+
+async def read_revision_under_mark(connection: Connection) -> str:
+    """Return the revision of the schema, though the mark of a restore is in its place."""
+    found = await read_haulage_or_temporal_revision(connection)
+    if found not in MARKS_OF_RESTORES:
+        return found
+    return str(await connection.fetchval("SELECT max(revision) FROM schema_revisions"))
 
 
 async def require_no_connected_process(connection: Connection, application: str) -> None:

@@ -91,6 +91,7 @@ async def restore_embedded(folder: Path, data_dir: Path, ports: EmbeddedPortSett
     _put_engine_file_into_data_folder(manifest, folder, data_dir)
     async with run_stack(data_dir, ui=False, ports=ports) as stack:
         settings = stack.build_settings()
+        await _require_empty_and_block_starts(settings, manifest)
         await _restore_database_and_objects(settings, manifest, folder)
         environment = stack.build_environment(settings)
         found = await reconcile.reconcile_all_systems(settings, await temporal.connect(environment))
@@ -139,7 +140,8 @@ async def restore_deployed(settings: Settings, folder: Path, engine: EngineDatab
             "Name by --engine-database new databases with the names of those that were backed up.",
         )
     require_all_keys_of_backup(manifest, list_key_ids(settings), "this installation")
-    # All of them before any is written: what was written would be in the way of the next attempt.
+    # All of them before any is written: what was written would be in the way of the next attempt. Haulage's is marked
+    # before the engine's have rows: a restore that breaks off there must not be taken for a whole one.
     for each in engine.databases:
         copy = manifest.find_database(get_database_name(each))
         async with table_copies.open_connection_without_limits(each) as connection:
@@ -149,11 +151,7 @@ async def restore_deployed(settings: Settings, folder: Path, engine: EngineDatab
     async with table_copies.open_connection_without_limits(settings.database) as connection:
         await table_copies.require_database_without_rows(connection)
         await table_copies.require_revision_of_copy_after_migration(connection, manifest.databases[0])
-    store = ObjectStore(settings.objects)
-    try:
-        await _create_bucket_and_require_it_empty(store)
-    finally:
-        await store.close()
+    await _require_empty_and_block_starts(settings, manifest)
     for each in engine.databases:
         copy = manifest.find_database(get_database_name(each))
         async with table_copies.open_connection_without_limits(each) as connection:
@@ -172,18 +170,27 @@ async def _create_bucket_and_require_it_empty(store: ObjectStore) -> None:
         )
 
 
-async def _restore_database_and_objects(settings: Settings, manifest: BackupManifest, folder: Path) -> None:
+async def _require_empty_and_block_starts(settings: Settings, manifest: BackupManifest) -> None:
+    """Require bucket and database to be empty, and migrate and mark the database: no process begins on it."""
     store = ObjectStore(settings.objects)
     try:
         await _create_bucket_and_require_it_empty(store)
-        async with table_copies.open_connection_without_limits(settings.database) as connection:
-            await table_copies.require_database_without_rows(connection)
-            # Of a restore that broke off before the rows came: a migration refuses its mark.
+    finally:
+        await store.close()
+    async with table_copies.open_connection_without_limits(settings.database) as connection:
+        await table_copies.require_database_without_rows(connection)
+        if await table_copies.read_revision_under_mark(connection) != migrate.get_head_revision():
+            # Of a restore by an earlier version that broke off before the rows came: a migration refuses its mark.
             if await table_copies.read_haulage_or_temporal_revision(connection) in migrate.MARKS_OF_RESTORES:
                 await table_copies.allow_starts_on_restored_database(connection)
             await migrate.migrate(settings.database.url.get_secret_value(), build_tls_arguments(settings.database))
-            # Before its rows: an API that is started again and again would begin on an empty database.
-            await table_copies.block_starts_before_restore(connection, manifest.databases[0])
+        await table_copies.block_starts_before_restore(connection, manifest.databases[0])
+
+
+async def _restore_database_and_objects(settings: Settings, manifest: BackupManifest, folder: Path) -> None:
+    store = ObjectStore(settings.objects)
+    try:
+        async with table_copies.open_connection_without_limits(settings.database) as connection:
             await table_copies.copy_files_into_empty_tables(connection, manifest.databases[0], folder / HAULAGE)
         for record in _iterate_object_records(folder):
             await _upload_object_from_backup(store, record, folder)

@@ -193,34 +193,85 @@ async def test_a_restore_that_broke_off_before_the_rows_came_is_begun_again(
             await table_copies.require_revision_of_copy_after_migration(connection, copy)
 
 
-async def test_a_restore_that_broke_off_between_objects_is_not_reconciled(
-    settings: Settings, empty_database_url: str, tmp_path: Path
-) -> None:
-    """Downloads whose files had not come yet were marked as expired, and processes were let in."""
-    await migrate.migrate(empty_database_url)
-    objects = settings.objects.model_copy(update={"prefix": "broke-off/"})
-    ours = DatabaseSettings(url=SecretStr(empty_database_url))
-    settings = settings.model_copy(update={"database": ours, "objects": objects})
-    (tmp_path / backup.HAULAGE).mkdir()
-    (tmp_path / backup.HAULAGE / "projects.gz").write_bytes(gzip.compress(b"prj_1\tp\t2026-11-26 00:00:00+00\n"))
+def write_backup(folder: Path, *engine: DumpedDatabase) -> None:
+    """A backup of a project, of an object whose file may be lost, and of databases of the engine."""
+    (folder / backup.MANIFEST).unlink(missing_ok=True)
+    (folder / backup.HAULAGE).mkdir(exist_ok=True)
+    (folder / backup.HAULAGE / "projects.gz").write_bytes(gzip.compress(b"prj_1\tp\t2026-11-26 00:00:00+00\n"))
     table = DumpedTable(name="projects", columns=["id", "name", "created_at"], rows=1, file="projects.gz")
     copy = DumpedDatabase(name=backup.HAULAGE, revision=migrate.get_head_revision(), tables=[table], sequences={})
-    lost = backup.ObjectRecord(key="a", file="lost", sha256="", content_type="text/plain", metadata={})
-    (tmp_path / backup.INDEX).write_text(f"{lost.model_dump_json()}\n")
+    record = backup.ObjectRecord(key="a", file="lost", sha256="", content_type="text/plain", metadata={})
+    (folder / backup.INDEX).write_text(f"{record.model_dump_json()}\n")
     manifest = backup.BackupManifest(
         taken_at=datetime.now(UTC),
         key_ids=[],
-        databases=[copy],
-        files=backup.compute_size_and_digest_of_files(tmp_path),
+        databases=[copy, *engine],
+        files=backup.compute_size_and_digest_of_files(folder),
     )
-    backup.write_manifest(tmp_path, manifest)
+    backup.write_manifest(folder, manifest)
+
+
+def build_settings_of_restore(settings: Settings, database_url: str, prefix: str) -> Settings:
+    """The settings of a new installation."""
+    objects = settings.objects.model_copy(update={"prefix": prefix})
+    return settings.model_copy(update={"database": DatabaseSettings(url=SecretStr(database_url)), "objects": objects})
+
+
+async def read_mark(settings: Settings) -> str:
+    """The revision of the database, or the mark of a restore."""
+    async with table_copies.open_connection_without_limits(settings.database) as connection:
+        return await table_copies.read_haulage_or_temporal_revision(connection)
+
+
+async def test_a_restore_that_broke_off_between_objects_is_not_reconciled(
+    settings: Settings, environment: Mapping[str, str], stack: EmbeddedStack, empty_database_url: str, tmp_path: Path
+) -> None:
+    """Downloads whose files had not come yet were marked as expired, and processes were let in."""
+    ours = build_settings_of_restore(settings, empty_database_url, "broke-off/")
+    write_backup(tmp_path)
 
     with pytest.raises(FileNotFoundError):
-        await restore.restore_deployed(settings, tmp_path, backup.EngineDatabases())
+        await restore.restore_deployed(ours, tmp_path, backup.EngineDatabases())
     with pytest.raises(Conflict, match="broke off before all rows and objects were there"):
-        await reconcile_and_print_findings(settings)
-    async with table_copies.open_connection_without_limits(ours) as connection:
+        await reconcile_and_print_findings(ours)
+    async with table_copies.open_connection_without_limits(ours.database) as connection:
         assert await connection.fetchval("SELECT count(*) FROM projects") == 1
+
+    # With its file it is a whole one.
+    (tmp_path / "lost").write_bytes(b"found")
+    write_backup(tmp_path)
+    async with own_database(stack) as new_url:
+        new = build_settings_of_restore(settings, new_url, "begun-anew/")
+        await restore.restore_deployed(new, tmp_path, backup.EngineDatabases())
+        assert await read_mark(new) == migrate.RESTORED
+        assert await reconcile_all_systems(new, await temporal.connect(environment)) == []
+        assert await read_mark(new) == migrate.get_head_revision()
+
+
+async def test_a_restore_that_broke_off_in_the_databases_of_the_engine_is_not_reconciled(
+    settings: Settings,
+    stack: EmbeddedStack,
+    empty_database_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Haulage's was marked after them; and the next attempt took the mark off to migrate."""
+    ours = build_settings_of_restore(settings, empty_database_url, "engine-broke-off/")
+    async with own_database(stack) as engine_url:
+        engine = backup.build_engine_databases(settings, [engine_url])
+        async with table_copies.open_connection_without_limits(engine.databases[0]) as connection:
+            await connection.execute("CREATE TABLE shards (range_id int)")
+        name = backup.get_database_name(engine.databases[0])
+        table = DumpedTable(name="shards", columns=["range_id"], rows=1, file="lost.gz")
+        write_backup(tmp_path, DumpedDatabase(name=name, revision="", tables=[table], sequences={}))
+        for _ in range(2):
+            with pytest.raises(FileNotFoundError):
+                await restore.restore_deployed(ours, tmp_path, engine)
+            assert await read_mark(ours) == migrate.RESTORING
+            with pytest.raises(Conflict, match="broke off before all rows and objects were there"):
+                await reconcile_and_print_findings(ours)
+            # The next attempt goes on without taking the mark off.
+            monkeypatch.setattr(table_copies, "allow_starts_on_restored_database", None)
 
 
 async def test_rows_are_copied_into_another_database(
