@@ -220,8 +220,10 @@ async def test_a_workbook_of_another_attempt_is_not_replaced(monkeypatch: pytest
     """The engine begins a comparison anew whose worker it does not hear of, and both may end."""
     objects = AsyncMock()
     database = AsyncMock(now=AsyncMock(return_value=datetime(2026, 11, 20, tzinfo=UTC)))
-    monkeypatch.setattr(drift.search, "find_latest_message_ids_of_uprns", AsyncMock(return_value=[]))
-    attempts = drift.DriftActivities(database, objects, Books({module: [] for module in Module}))
+    monkeypatch.setattr(
+        "activities.addresses.drift.search.find_latest_message_ids_of_uprns", AsyncMock(return_value=[])
+    )
+    attempts = drift.DriftActivities(database, objects, Books({module: {} for module in Module}))
     first, second = [
         await ActivityEnvironment().run(attempts.write_drift_report, ComparisonNameInput(report="r")) for _ in range(2)
     ]

@@ -102,16 +102,16 @@ async def test_a_redelivery_and_a_retry_carry_no_old_seal(monkeypatch: pytest.Mo
     call, reader = MagicMock(services=services), AsyncMock()
     reader.read_status.return_value.state = DownloadState.FAILED
     reader.read_catalogue_row.return_value = download
-    monkeypatch.setattr(webhooks.webhooks, "find_delivery", AsyncMock(return_value=row))
-    monkeypatch.setattr(webhooks.webhooks, "list_last_attempts_by_delivery", AsyncMock(return_value={MESSAGE: []}))
-    monkeypatch.setattr(webhooks.handle, "redeliver", note)
+    monkeypatch.setattr("api.webhooks.webhooks.find_delivery", AsyncMock(return_value=row))
+    monkeypatch.setattr("api.webhooks.webhooks.list_last_attempts_by_delivery", AsyncMock(return_value={MESSAGE: []}))
+    monkeypatch.setattr("api.webhooks.handle.redeliver", note)
     monkeypatch.setattr(actions, "get_status_reader", lambda _: reader)
-    monkeypatch.setattr(actions.quotas, "consume_quotas_for_start", lambda *_: nullcontext())
+    monkeypatch.setattr("api.downloads.actions.quotas.consume_quotas_for_start", lambda *_: nullcontext())
     gone = RPCError("", RPCStatusCode.NOT_FOUND, b"")
     run = AsyncMock()
     run.signal.side_effect = gone
     monkeypatch.setattr(actions, "_get_workflow_handle", lambda *_: run)
-    monkeypatch.setattr(actions.creation, "start_download", note)
+    monkeypatch.setattr("api.downloads.actions.creation.start_download", note)
     monkeypatch.setattr(actions, "_wait_until_retry_starts", note)
     owner = WebhookOwner(system="downloads", id=DOWNLOAD)
 
