@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 from urllib.parse import urlsplit
@@ -36,16 +37,15 @@ class SettingsGroup(BaseModel):
         return value
 
 
-_LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+def _convert_to_usual_log_level(value: str) -> str:
+    """Accept all names that Python has for levels, such as WARN, and write the usual one."""
+    number = logging.getLevelNamesMapping().get(value.upper())
+    if number is None:
+        raise ValueError("it is no level of logs. Write one of DEBUG, INFO, WARNING, ERROR, CRITICAL.")
+    return str(logging.getLevelName(number))
 
 
-def _require_known_log_level(value: str) -> str:
-    if value.upper() not in _LOG_LEVELS:
-        raise ValueError(f"it is no level of logs. Write one of {', '.join(_LOG_LEVELS)}.")
-    return value.upper()
-
-
-LogLevel = Annotated[str, AfterValidator(_require_known_log_level)]
+LogLevel = Annotated[str, AfterValidator(_convert_to_usual_log_level)]
 
 
 def _require_only_scheme_and_host(value: str) -> str:
@@ -113,7 +113,8 @@ class DatabaseSettings(SettingsGroup):
     tls: TlsSettings = TlsSettings()
     pool_size: int = Field(default=8, ge=1)
     application_name: str = Field(default="haulage", description="the name in pg_stat_activity")
-    statement_timeout_seconds: float = Field(default=60.0, ge=0, description="0 for no timeout")
+    # PostgreSQL counts milliseconds in 32 bits.
+    statement_timeout_seconds: float = Field(default=60.0, ge=0, le=2_147_483, description="0 for no timeout")
 
     @model_validator(mode="after")
     def _require_secure_if_tls_is_set(self) -> Self:

@@ -80,6 +80,7 @@ def test_what_is_wrong_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch)
         ("ADDRESSES__MODULES__IM__TIMEOUT_SECONDS", "nan", "finite number"),
         ("ORDERS__STALE_HOURS", "1e12", "longer than 36,500 days"),
         ("API__AUDIT_KEPT_DAYS", "1000000000", "longer than 36,500 days"),
+        ("DATABASE__STATEMENT_TIMEOUT_SECONDS", "2147484", "less than or equal to 2147483"),
         ("LOG_LEVEL", "INOF", "it is no level of logs. Write one of DEBUG, INFO, WARNING, ERROR, CRITICAL"),
     ],
 )
@@ -95,7 +96,8 @@ def test_a_value_that_cannot_be_used_is_refused_at_the_start(
 
 def test_a_level_of_logs_may_be_in_small_letters() -> None:
     """As structlog has it, while the standard library knows capitals only."""
-    assert Settings.model_validate({"log_level": "warning"}).log_level == "WARNING"
+    for given, level in {"warning": "WARNING", "WARN": "WARNING", "NOTSET": "NOTSET"}.items():
+        assert Settings.model_validate({"log_level": given}).log_level == level
 
 
 @pytest.mark.parametrize("query", ["ssl=require", "host=a:5432&host=b:5432", ""])
