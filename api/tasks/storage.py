@@ -69,6 +69,8 @@ class TypeCache:
         self._database = database
         self._lane_max_tasks = lane_max_tasks
         self._types: dict[str, CachedTaskType] = {}
+        # The version of each type that this process has removed: rows up to it are older than the removal.
+        self._removed_versions: dict[str, int] = {}
         self._reads = BatchedLookup(self._read_types, TYPES_PER_READ)
         self._refreshes: dict[str, asyncio.Task[None]] = {}
 
@@ -173,7 +175,11 @@ class TypeCache:
         """Remove a type, until it is registered again; False if it was changed, or new tasks go to another lane."""
         is_removed = await types.remove_type_unless_changed(self._database, task_type)
         if is_removed:
-            self._types.pop(task_type.type, None)
+            self._removed_versions[task_type.type] = task_type.version
+            known = self._types.get(task_type.type)
+            # It may be registered again before the answer to its removal is here.
+            if known is not None and known.version <= task_type.version:
+                del self._types[task_type.type]
         return is_removed
 
     async def undo_removal_rules(self, task_type: CachedTaskType) -> CachedTaskType | None:
@@ -208,10 +214,10 @@ class TypeCache:
         return {row.type: self._cache_type(row, began_at) for row in rows}
 
     def _cache_type(self, row: TaskTypeRow, read_at: float | None = None) -> CachedTaskType:
-        """Return a type and keep it; a read that began before this process changed the type keeps the change.
+        """Return a type and keep it, unless it is older than what is known: changes of this process are kept.
 
         Args:
-            read_at: When the read began; None for a row that is newer than all that was read before.
+            read_at: When the read began; None for a row that this process has written.
         """
         own = {"lane_max_tasks", "removed"}
         rules = TaskTypeRules(
@@ -219,10 +225,16 @@ class TypeCache:
             lane_max_tasks=self._lane_max_tasks,
         )
         read = CachedTaskType(**asdict(row), rules=rules, read_at=time.monotonic() if read_at is None else read_at)
+        if row.version <= self._removed_versions.get(row.type, 0):
+            return read
         known = self._types.get(row.type)
-        if known is None or known.read_at <= read.read_at:
-            self._types[row.type] = known = read
-        return known
+        if known is not None:
+            # The answers to two changes may cross.
+            written_before = (known.version, known.end_pos) > (row.version, row.end_pos)
+            if written_before if read_at is None else known.read_at > read_at:
+                return known
+        self._types[row.type] = read
+        return read
 
 
 class ChosenTaskIdStore:

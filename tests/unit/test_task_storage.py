@@ -120,3 +120,59 @@ async def test_a_change_is_not_overwritten_by_a_read_that_began_before_it(monkey
     cached = cache.get_cached_unless_stale("video", "prj_1")
     assert cached is not None
     assert not cached.paused
+
+
+async def test_of_two_changes_whose_answers_cross_the_later_one_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to the earlier one came last, and its row was used until the next read."""
+    answers = {paused: asyncio.get_running_loop().create_future() for paused in (True, False)}
+
+    async def set_paused(_database: Database, _type: str, *, paused: bool) -> TaskTypeRow:
+        row: TaskTypeRow = await answers[paused]
+        return row
+
+    async def find(*_: object) -> list[TaskTypeRow]:
+        return [TASK_TYPE]
+
+    monkeypatch.setattr(types, "find_types_by_id", find)
+    monkeypatch.setattr(types, "set_paused", set_paused)
+    cache = TypeCache(cast("Database", None), lane_max_tasks=100)
+    pausing = asyncio.create_task(cache.set_paused("prj_1", "video", paused=True))
+    resuming = asyncio.create_task(cache.set_paused("prj_1", "video", paused=False))
+    answers[False].set_result(replace(TASK_TYPE, version=9))
+    resumed = await resuming
+    answers[True].set_result(replace(TASK_TYPE, version=7, paused=True))
+    await pausing
+
+    assert cache.get_cached_unless_stale("video", "prj_1") == resumed
+
+
+async def test_a_read_that_began_before_a_removal_does_not_put_the_type_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks were created of it until the next read. When it is registered again it is known again."""
+    may_answer, has_read = asyncio.Event(), asyncio.Event()
+    stored = TASK_TYPE
+
+    async def read_slowly(*_: object) -> list[TaskTypeRow]:
+        read = stored
+        has_read.set()
+        await may_answer.wait()
+        return [read]
+
+    async def remove(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(types, "find_types_by_id", read_slowly)
+    monkeypatch.setattr(types, "remove_type_unless_changed", remove)
+    cache = TypeCache(cast("Database", None), lane_max_tasks=100)
+    may_answer.set()
+    known = await cache.require_type("video", "prj_1")
+    may_answer.clear()
+    has_read.clear()
+    refresh = asyncio.create_task(cache.reload_type(TASK_TYPE.type))
+    await has_read.wait()
+    await cache.remove_type_unless_changed(known)
+    may_answer.set()
+    await refresh
+
+    assert cache.get_cached_unless_stale("video", "prj_1") is None
+    stored = replace(TASK_TYPE, version=TASK_TYPE.version + 4)
+    assert await cache.reload_type(TASK_TYPE.type) == cache.get_cached_unless_stale("video", "prj_1")
