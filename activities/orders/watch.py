@@ -93,8 +93,13 @@ class OverdueScanActivities:
 
     async def _close_lost_backfills(self, call: str) -> list[PlatformAlarm]:
         """Close the records of backfills whose workflow was terminated; return an alarm for each."""
-        rows = await backfills.list_running_backfills(self._database, call)
-        lost = [row.backfill_id for row in rows if not await is_workflow_running(self._engine, row.workflow_id)]
+        is_repeated = activity.info().attempt > 1
+        rows = await backfills.list_running_backfills(self._database, call if is_repeated else None)
+        lost = [
+            row.backfill_id
+            for row in rows
+            if row.closed_by == call or not await is_workflow_running(self._engine, row.workflow_id)
+        ]
         closed = [
             await backfills.close_as_failed(self._database, backfill_id, BACKFILL_TERMINATED, call)
             for backfill_id in lost

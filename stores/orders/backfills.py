@@ -72,9 +72,15 @@ async def close_as_failed(database: Database, backfill_id: str, fault: FaultReco
         return await _close_record_and_build_alarm_if_failed(session, backfill_id, fault, call)
 
 
-async def list_running_backfills(database: Database, closed_by: str = "") -> list[OrderBackfill]:
-    """List the records of running backfills, and of those that this call of an activity has closed."""
-    found = or_(col(OrderBackfill.state) == BackfillState.RUNNING, col(OrderBackfill.closed_by) == closed_by)
+async def list_running_backfills(database: Database, closed_by: str | None = None) -> list[OrderBackfill]:
+    """List the records of running backfills, and of those that this call of an activity has closed.
+
+    Args:
+        closed_by: Only of a call that is repeated: for it, all records are read.
+    """
+    found = col(OrderBackfill.state) == BackfillState.RUNNING
+    if closed_by is not None:
+        found = or_(found, col(OrderBackfill.closed_by) == closed_by)
     async with database.session() as session:
         return list(await session.exec(select(OrderBackfill).where(found)))
 
