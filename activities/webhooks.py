@@ -53,7 +53,10 @@ class WebhookActivities:
     @activity.defn(name="webhook_save_delivery")
     async def insert_delivery_or_make_pending(self, delivery: WebhookDeliveryInput) -> DeliveryState:
         """Insert the delivery, or make it pending again; return its state."""
-        state = await webhooks.insert_or_reset_delivery(self._database, delivery, self._sealer.open(delivery.url))
+        # The event may have waited in a history while `haulage reseal` passed over the rows.
+        url = self._sealer.reseal(delivery.url) or delivery.url
+        delivery = delivery.model_copy(update={"url": url})
+        state = await webhooks.insert_or_reset_delivery(self._database, delivery, self._sealer.open(url))
         if state is DeliveryState.DISABLED:
             metrics.WEBHOOKS_ENDED.labels(state).inc()
         return state

@@ -17,16 +17,17 @@ from pydantic import SecretStr
 from sqlalchemy import Column, MetaData, Table, Text
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.webhooks import WebhookActivities
 from api import webhooks
 from api.downloads import actions
 from api.downloads.context import DownloadPath
 from domain.downloads.models import DownloadSpec, DownloadState, TableSource
 from domain.faults import Conflict
 from domain.secrets import SealedText
-from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
+from domain.webhooks import DeliveryState, WebhookDeliveryInput, WebhookEvent, WebhookOwner
 from infra.database import TableRow
 from infra.secrets import SealUnreadableError, SecretSealer
-from infra.settings import SecretSettings
+from infra.settings import SecretSettings, WebhookSettings
 from stores import sealed, tables
 from stores.tables import SEALED
 from stores.tables.shared import Delivery
@@ -129,6 +130,26 @@ async def test_a_redelivery_and_a_retry_carry_no_old_seal(monkeypatch: pytest.Mo
     await actions.retry_download(call, DownloadPath(task_id=DOWNLOAD))
 
     assert [new.open(begun[0].url), new.open(begun[1].source_url)] == ["http://receiver", "http://source"]
+
+
+async def test_what_waited_in_a_history_is_saved_without_an_old_seal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An alarm about orders carries the seal of when it was recorded; `haulage reseal` may have run since."""
+    save = AsyncMock(return_value=DeliveryState.PENDING)
+    monkeypatch.setattr("stores.webhooks.insert_or_reset_delivery", save)
+    delivery = WebhookDeliveryInput(
+        delivery_id=MESSAGE,
+        project_id="prj_1",
+        owner=WebhookOwner(system="orders", id="7"),
+        url=make_sealer(OLD).seal("http://receiver"),
+        event=WebhookEvent(type="orders.slice_failed", timestamp=datetime.now(UTC), data={}),
+    )
+    activities = WebhookActivities(MagicMock(), MagicMock(), make_sealer(NEW, OLD), WebhookSettings())
+
+    await activities.insert_delivery_or_make_pending(delivery)
+
+    assert save.await_args is not None
+    assert make_sealer(NEW).open(save.await_args.args[1].url) == "http://receiver"
+    assert save.await_args.args[2] == "http://receiver"
 
 
 def list_marked_columns(metadata: MetaData) -> set[tuple[str, str]]:
