@@ -6,6 +6,7 @@ The slices of a backfill are workflows of their own, which continue whatever bec
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
@@ -70,12 +71,16 @@ class OrderBackfillWorkflow:
                 self._set_status_and_show_in_web_ui(progress)
                 if workflow.info().is_continue_as_new_suggested() and not self._unread:
                     workflow.continue_as_new(params.model_copy(update={"progress": progress}))
-            return await self._record_end_and_send_alarms(None)
         except (asyncio.CancelledError, ActivityError) as error:
             if not is_cancelled_exception(error):
                 raise
             await asyncio.shield(asyncio.create_task(self._record_end_and_send_alarms(slices.BACKFILL_TERMINATED)))
             raise
+        end = asyncio.create_task(self._record_end_and_send_alarms(None))
+        with suppress(asyncio.CancelledError):
+            return await asyncio.shield(end)
+        # It was cancelled too late to end otherwise: the end may be recorded already, and its alarm not sent yet.
+        return await end
 
     @workflow.query
     def status(self) -> BackfillStatus:
