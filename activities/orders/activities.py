@@ -33,7 +33,6 @@ from domain.orders.activity_models import (
     ClaimSlicesInput,
     ClaimSlicesResult,
     ClockSkew,
-    ClockSkewAndAlarmResult,
     EndBackfillInput,
     FailSliceInput,
     MeasureClockSkewInput,
@@ -94,6 +93,19 @@ class OrderActivities:
         )
         return AlarmsToAnnounce(alarms=[build_alarm(row, row.notify, "orders.clock_unread", message)])
 
+    @activity.defn(name="order_clock_off")
+    async def record_skew_alarm(self, clock: ClockSkew) -> AlarmsToAnnounce:
+        """Record that the alarm about a platform's clock is sent, and return it."""
+        row = await health.record_skew_alarm(self._database, clock.platform, temporal.get_activity_call())
+        if row is None or row.notify is None:
+            return AlarmsToAnnounce()
+        message = (
+            f"The clock of platform {clock.platform} is {clock.skew_seconds:+.0f} s off ours, more than "
+            f"{self._settings.skew_max_seconds:.0f} s. Slices go by its clock, so none is lost; "
+            "correct the clock that is wrong."
+        )
+        return AlarmsToAnnounce(alarms=[build_alarm(row, row.notify, "orders.clock_off", message)])
+
     @activity.defn(name="order_credentials_failed")
     async def record_refused_credentials(self, params: PlatformFaultInput) -> AlarmsToAnnounce:
         """Record that a platform refuses the credentials; return an alarm the first time, until others work."""
@@ -149,13 +161,13 @@ class PlatformActivities:
         """Answer, to show that a worker serves the platform."""
 
     @activity.defn(name="order_clock")
-    async def measure_clock_skew(self, params: MeasureClockSkewInput) -> ClockSkewAndAlarmResult:
+    async def measure_clock_skew(self, params: MeasureClockSkewInput) -> ClockSkew:
         """Measure how far the platform's clock is ahead of the database's."""
         async with send_heartbeats_during_block(at_once=False):
             with slice_attempts.convert_platform_failures(), slice_attempts.convert_outages_to_lost_worker():
                 return await self._measure_clock_skew(params)
 
-    async def _measure_clock_skew(self, params: MeasureClockSkewInput) -> ClockSkewAndAlarmResult:
+    async def _measure_clock_skew(self, params: MeasureClockSkewInput) -> ClockSkew:
         state = await platforms.load_platform_with_settings_in_own_transaction(self._database, params.platform)
         try:
             connector = self.build_connector(state, budget=AttemptTimeBudget(answer_seconds=CLOCK_ANSWER_SECONDS))
@@ -166,18 +178,7 @@ class PlatformActivities:
                 await self._record_first_clock_failure(params, failure)
             raise
         most = self._settings.skew_max_seconds
-        seen = await health.record_clock_skew_and_clear_failure(
-            self._database, params.platform, platform_now, most, temporal.get_activity_call()
-        )
-        row, skew = seen.row, seen.skew_seconds
-        clock = ClockSkew(platform=params.platform, skew_seconds=skew)
-        if not seen.is_alarm_due or row.notify is None:
-            return ClockSkewAndAlarmResult(clock=clock)
-        message = (
-            f"The clock of platform {params.platform} is {skew:+.0f} s off ours, more than {most:.0f} s. "
-            "Slices go by its clock, so none is lost; correct the clock that is wrong."
-        )
-        return ClockSkewAndAlarmResult(clock=clock, alarm=build_alarm(row, row.notify, "orders.clock_off", message))
+        return await health.record_clock_skew_and_clear_failure(self._database, params.platform, platform_now, most)
 
     async def _record_first_clock_failure(self, params: MeasureClockSkewInput, failure: PlatformFailure) -> None:
         """Record a failure that the next attempt may end; the workflow sends the alarm once it has lasted."""

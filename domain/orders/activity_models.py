@@ -52,6 +52,8 @@ class ClockSkew(PlatformInput):
     """How far a platform's clock is ahead of the database's."""
 
     skew_seconds: float
+    is_alarm_due: bool = False
+    """Whether it is too far off, and no alarm of that is recorded."""
 
 
 class PlatformFaultInput(PlatformInput):
@@ -216,13 +218,6 @@ class PlatformAlarm(PlatformInput):
     notify: SealedText
     type: str
     message: str
-
-
-class ClockSkewAndAlarmResult(_ImmutableModelBase):
-    """Skew of a platform's clock, and an alarm where it has just become too large."""
-
-    clock: ClockSkew
-    alarm: PlatformAlarm | None = None
 
 
 class ServedPlatformsResult(_ImmutableModelBase):

@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, update
 from sqlmodel import and_, col, func, not_, or_, select
 
-from domain.orders.activity_models import PlatformFaultInput, ServedPlatformsResult
+from domain.orders.activity_models import ClockSkew, PlatformFaultInput, ServedPlatformsResult
 from domain.orders.slices import SLICE_TERMINATED
 from domain.orders.windows import TimeWindow
 from domain.workload import (
@@ -41,16 +41,6 @@ class PlatformClockFailureAndAlarmDue:
     """Whether it has lasted long enough for an alarm."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClockSkewAndAlarmDue:
-    """A platform's clock beside the database's."""
-
-    row: OrderPlatform
-    skew_seconds: float
-    is_alarm_due: bool
-    """Whether it has just become too large."""
-
-
 async def record_unreadable_clock_and_decide_alarm(
     database: Database, params: PlatformFaultInput, patience: timedelta
 ) -> PlatformClockFailureAndAlarmDue:
@@ -72,13 +62,12 @@ async def record_unreadable_clock_and_decide_alarm(
 
 
 async def record_clock_skew_and_clear_failure(
-    database: Database, platform: str, platform_now: datetime, most_seconds: float, call: str
-) -> ClockSkewAndAlarmDue:
+    database: Database, platform: str, platform_now: datetime, most_seconds: float
+) -> ClockSkew:
     """Save how far a platform's clock is ahead of the database's, and clear an earlier failure to read it.
 
     Args:
-        most_seconds: How far it may be off.
-        call: Of the activity that saves it: where it is repeated, the same alarm is due.
+        most_seconds: How far it may be off; an alarm is due until one is recorded for a clock that is off further.
 
     Raises:
         Missing: The platform was removed meanwhile.
@@ -86,14 +75,26 @@ async def record_clock_skew_and_clear_failure(
     async with database.session() as session:
         row = await platforms.require_platform(session, platform, lock=True)
         now = await ledger.read_database_time(session)
-        before, skew = row.skew_seconds, (platform_now - now).total_seconds()
-        row.skew_seconds, row.skew_at = skew, now
-        is_off = abs(skew) > most_seconds
-        if is_off and (before is None or abs(before) <= most_seconds):
-            row.skew_alarm_by = call
+        row.skew_seconds, row.skew_at = (platform_now - now).total_seconds(), now
+        is_off = abs(row.skew_seconds) > most_seconds
+        row.skew_alarm_by = row.skew_alarm_by if is_off else None
         row.clock_failed_since, row.clock_fault, row.clock_alarm_for = None, None, None
         session.add(row)
-    return ClockSkewAndAlarmDue(row, skew, is_off and row.skew_alarm_by == call)
+        is_due = is_off and row.skew_alarm_by is None
+        return ClockSkew(platform=platform, skew_seconds=row.skew_seconds, is_alarm_due=is_due)
+
+
+async def record_skew_alarm(database: Database, platform: str, call: str) -> OrderPlatform | None:
+    """Record that the alarm about a platform's clock is sent; return its row unless another call has recorded that.
+
+    Raises:
+        Missing: The platform was removed meanwhile.
+    """
+    async with database.session() as session:
+        row = await platforms.require_platform(session, platform, lock=True)
+        row.skew_alarm_by = row.skew_alarm_by or call
+        session.add(row)
+    return row if row.skew_alarm_by == call else None
 
 
 async def record_refused_credentials_and_find_due_alarm(

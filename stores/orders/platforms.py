@@ -192,7 +192,7 @@ def create_or_update_platform(
     )
     capability = None if setup.capability is None else dict(setup.capability)
     if (row.base_url, row.capability) != (setup.base_url, capability):
-        row.zone_checked_at, row.skew_seconds = None, None
+        row.zone_checked_at, row.skew_seconds, row.skew_alarm_by = None, None, None
     if row.removed_at is not None or _get_declared_rows(row.kind, row.capability) != _get_declared_rows(
         setup.kind, capability
     ):

@@ -218,7 +218,8 @@ async def test_nothing_is_recorded_of_a_platform_that_was_removed_meanwhile(reco
     for recording in (
         health.record_unreadable_clock_and_decide_alarm(records, failed, timedelta()),
         health.record_refused_credentials_and_find_due_alarm(records, failed),
-        health.record_clock_skew_and_clear_failure(records, NUMBER, NOON, 1, "call"),
+        health.record_clock_skew_and_clear_failure(records, NUMBER, NOON, 1),
+        health.record_skew_alarm(records, NUMBER, "call"),
     ):
         with pytest.raises(Missing, match="There is no platform"):
             await recording

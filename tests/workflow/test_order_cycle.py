@@ -16,7 +16,6 @@ from domain.orders.activity_models import (
     ClaimSlicesInput,
     ClaimSlicesResult,
     ClockSkew,
-    ClockSkewAndAlarmResult,
     MeasureClockSkewInput,
     PlatformAndCycleRunFlags,
     SliceInput,
@@ -81,9 +80,9 @@ class OneClaim:
         return ClaimSlicesResult(project_id="prj_1", jobs=jobs, threads=len(jobs) or 1)
 
     @activity.defn(name="order_clock")
-    async def measure(self, params: MeasureClockSkewInput) -> ClockSkewAndAlarmResult:
+    async def measure(self, params: MeasureClockSkewInput) -> ClockSkew:
         """Return a clock that is right."""
-        return ClockSkewAndAlarmResult(clock=ClockSkew(platform=params.platform, skew_seconds=0))
+        return ClockSkew(platform=params.platform, skew_seconds=0)
 
 
 async def test_a_slice_that_pauses_for_hours_does_not_keep_a_run_from_its_end(
@@ -138,9 +137,9 @@ class ClaimsDuringAnEnd:
         return ClaimSlicesResult(project_id="prj_1", jobs=jobs, threads=1)
 
     @activity.defn(name="order_clock")
-    async def measure(self, params: MeasureClockSkewInput) -> ClockSkewAndAlarmResult:
+    async def measure(self, params: MeasureClockSkewInput) -> ClockSkew:
         """Return a clock that is right."""
-        return ClockSkewAndAlarmResult(clock=ClockSkew(platform=params.platform, skew_seconds=0))
+        return ClockSkew(platform=params.platform, skew_seconds=0)
 
 
 async def test_a_slice_that_a_reading_left_during_a_claim_is_claimed_again(namespace: str) -> None:

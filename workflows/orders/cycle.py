@@ -31,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
         BackfillInput,
         ClaimSlicesInput,
         ClaimSlicesResult,
-        ClockSkewAndAlarmResult,
+        ClockSkew,
         MeasureClockSkewInput,
         OrderCycleStatus,
         PlatformAndCycleRunFlags,
@@ -138,7 +138,7 @@ class OrderCycleWorkflow:
         if self._skew is None or workflow.now() - self._skew_at > _CLOCK_READING_VALID:
             asked_at = workflow.now()
             try:
-                reading = await self._measure_clock_skew()
+                clock = await self._measure_clock_skew()
             except ActivityError as error:
                 if _is_clock_put_back(error):
                     self._skew = None
@@ -146,9 +146,13 @@ class OrderCycleWorkflow:
                     await self._report_clock_failure(error, asked_at)
                 # A platform that does not answer for a while still has the same clock afterwards.
                 return self._skew
-            self._skew, self._skew_at = reading.clock.skew_seconds, workflow.now()
-            if reading.alarm is not None:
-                await alarms.start_alarm_deliveries([reading.alarm])
+            self._skew, self._skew_at = clock.skew_seconds, workflow.now()
+            if clock.is_alarm_due:
+                # Not by the reading, which may fail for good although its worker has saved the skew.
+                result = await workflow.execute_activity_method(
+                    OrderActivities.record_skew_alarm, clock, **SHORT_ACTIVITY
+                )
+                await alarms.start_alarm_deliveries(result.alarms)
         return self._skew
 
     async def _report_clock_failure(self, error: ActivityError, asked_at: datetime) -> None:
@@ -163,7 +167,7 @@ class OrderCycleWorkflow:
             )
             await alarms.start_alarm_deliveries(result.alarms)
 
-    async def _measure_clock_skew(self) -> ClockSkewAndAlarmResult:
+    async def _measure_clock_skew(self) -> ClockSkew:
         return await workflow.execute_activity_method(
             PlatformActivities.measure_clock_skew,
             MeasureClockSkewInput(platform=self._params.platform, records_failure=self._skew is None),

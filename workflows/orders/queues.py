@@ -43,6 +43,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
                 steps.load_settings,
                 steps.record_failed_slice_or_sweep,
                 steps.record_clock_failure,
+                steps.record_skew_alarm,
                 steps.record_refused_credentials,
                 backfilling.insert_backfill_if_new,
                 backfilling.save_progress_and_list_next,
