@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, Field
 
 from api.http.models import Response
 from domain.transfers.gse import explain_code
-from domain.transfers.models import FailureReason, TransferState, derive_job_outcome
+from domain.transfers.models import ALL_LEFT_OUT, FailureReason, TransferState, derive_job_outcome
 from domain.transfers.names import TransferJobKey
 from stores.transfers.jobs import TargetOutcomeCount
 from stores.transfers.targets import TargetRow
@@ -211,7 +211,9 @@ def build_job_summary_fields(
 
 
 def build_failure_groups(outcomes: Sequence[TargetOutcomeCount]) -> list[TargetsFailedAlike]:
-    """Return the failures among outcomes, the most frequent first."""
+    """Return the failures among outcomes, the most frequent first; of a job without targets, why it has none."""
+    if not outcomes:
+        return [TargetsFailedAlike(status=TransferState.FAILED, reason=None, code=None, meaning=ALL_LEFT_OUT, count=0)]
     failures = [
         TargetsFailedAlike(
             status=each.state,

@@ -195,9 +195,10 @@ def derive_job_outcome(counts: Mapping[TransferState, int]) -> JobStateAndTarget
     """Return the state of a job from the number of its targets in each state.
 
     The job ends with its last target: as Failed if a target failed, else as Timeout if one timed out, else as Success.
+    One without targets has Failed: a retry that had to leave out all of them.
     """
     present = {state for state, count in counts.items() if count}
-    state = next((each for each in _WORST_FIRST if each in present), TransferState.PENDING)
+    state = next((each for each in _WORST_FIRST if each in present), TransferState.FAILED)
     if state is TransferState.PENDING and present - {TransferState.PENDING}:
         state = TransferState.RUNNING
     partial = state in (TransferState.FAILED, TransferState.TIMEOUT) and TransferState.SUCCESS in present
@@ -227,6 +228,10 @@ LATE = (
 NOT_ASKED = (
     "GSE was not asked to send it before the job's time was over, so it does not arrive. Where calls to GSE wait long "
     "for their turn, see HAULAGE_GSE__CONCURRENCY and HAULAGE_GSE__CALLS_PER_SECOND; then ask again."
+)
+ALL_LEFT_OUT = (
+    "Nothing was sent: when this retry began, each target was either not opened for the project any more or sent again "
+    "by another retry. See the job in `retry_of`."
 )
 LOST_TASK = "GSE began to send it and then did not know its own task any more, so it may have arrived."
 NEVER_TOLD = (

@@ -11,6 +11,8 @@ from typing import Any, Final, TypeAlias
 
 import asyncpg
 
+from domain.limits import SpendingBeyondLimit
+from domain.quotas import DAY_SECONDS, build_day_bucket_name
 from domain.transfers.activity_models import ShardNumberAndTargetCount
 from domain.transfers.gse import FailedGseCalls
 from domain.transfers.joining import (
@@ -25,6 +27,7 @@ from domain.transfers.models import FailureReason, FileByBizAppAndPath, Transfer
 from domain.transfers.openings import filter_allowed_hosts
 from domain.transfers.shards import GseTask, ShardTarget
 from infra.database import Database
+from infra.limits import DatabaseLimiter
 from stores.tables.transfers import ALL_TARGETS
 from stores.transfers import openings
 from stores.transfers.targets import FINAL_STATES, MESSAGE_MAX_CHARACTERS
@@ -42,6 +45,12 @@ _SELECT_SHARDS: Final = """
     SELECT s.number, s.signature, s.project_id, count(t.key) AS targets
     FROM transfer_shards s LEFT JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number
     WHERE s.job = $1 GROUP BY s.number, s.signature, s.project_id ORDER BY s.number
+"""
+_INSERT_SHARD_WITHOUT_TARGETS: Final = """
+    INSERT INTO transfer_shards (job, number, project_id, signature, target_user, folder, file_name, sendings)
+    SELECT $1, s.number, s.project_id, s.signature, s.target_user, s.folder, s.file_name, '[]'
+    FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id
+    WHERE j.job_id = $2 AND s.project_id = $3 ORDER BY s.number LIMIT 1
 """
 _SELECT_FAILED: Final = """
     SELECT t.key, t.agent_id, t.container_id, s.project_id, s.signature, s.target_user, s.folder, s.file_name
@@ -94,7 +103,8 @@ async def insert_failed_targets_as_retry_shards(
     """Insert the failed targets of an earlier job as shards of this one, and return the shards.
 
     Each failed target goes to one retry only; one that is not opened for the project now goes to none, since it may
-    have failed, or the openings may have changed, after the request was checked. A repeated call returns the shards
+    have failed, or the openings may have changed, after the request was checked. The project's quota of the day gets
+    back what is left out. If that is all, the project sees the job without targets. A repeated call returns the shards
     that exist.
     """
     groups = await _load_failed_targets(database, retry)
@@ -106,7 +116,7 @@ async def insert_failed_targets_as_retry_shards(
         job_row = await _ensure_job_row(connection, job)
         existing = await connection.fetch(_SELECT_SHARDS, job_row)
         if existing:
-            return [ShardNumberAndTargetCount.model_validate(dict(row)) for row in existing]
+            return [ShardNumberAndTargetCount.model_validate(dict(row)) for row in existing if row["targets"]]
         keys = [key for shard in shards for key, _, _ in shard.targets]
         marked = {row["key"] for row in await connection.fetch(_MARK_RETRIED, retry.job_id, keys)}
         for shard in shards:
@@ -114,6 +124,12 @@ async def insert_failed_targets_as_retry_shards(
             shard.joined_at = [job.closes_at.timestamp()] * len(shard.targets)
         shards = [shard for shard in shards if shard.targets]
         await _insert_new_shards_with_targets(connection, job_row, shards)
+        if not shards:
+            await connection.execute(_INSERT_SHARD_WITHOUT_TARGETS, job_row, retry.job_id, retry.project_id)
+    left_out = retry.targets - sum(len(shard.targets) for shard in shards)
+    if left_out > 0:
+        bucket = build_day_bucket_name("transfer_targets_per_day", retry.project_id)
+        await DatabaseLimiter(database).spend_and_read(SpendingBeyondLimit(bucket, -left_out, DAY_SECONDS))
     return [ShardNumberAndTargetCount.from_shard(shard) for shard in shards]
 
 

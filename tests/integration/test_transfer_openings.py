@@ -12,6 +12,7 @@ import pytest
 from api.transfers import actions
 from api.transfers.context import SendPermissionsCache
 from api.transfers.responses import RetryTransferJobResponse
+from domain.transfers.models import ALL_LEFT_OUT
 from domain.transfers.openings import SendPermission
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseRule
@@ -216,17 +217,25 @@ async def test_what_is_no_longer_opened_is_not_sent_again(settings: Settings) ->
     assert retried.status == 202
 
 
+@pytest.mark.parametrize(("host", "sent"), [("agent-2", 1), ("agent-3", 0)])
 async def test_what_is_taken_back_while_a_retry_begins_is_left_out(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, host: str, sent: int
 ) -> None:
-    """It stays failed in its job, where a further retry is refused; what is still opened is sent again."""
+    """It stays failed in its job, where a further retry is refused; what is still opened is sent again.
+
+    If nothing is, the retry has failed and says why. Only what is sent counts for the quota of the day.
+    """
     broken = QUICK.model_copy(update={"rules": (GseRule(action=GseAction.FAIL, code=122),)})
     start = actions._start_retry_under_free_number
     async with running_transfers(settings, broken) as transfers:
 
         async def take_back_and_start(*arguments: Any) -> RetryTransferJobResponse:
-            await open_for(transfers.api_client, transfers.project_id, OPENED | {"hosts": ["agent-2"]})
+            await open_for(transfers.api_client, transfers.project_id, OPENED | {"hosts": [host]})
             return await start(*arguments)
+
+        async def is_counted() -> bool:
+            quotas = (await transfers.ask("GET", "/v1/quotas")).body["quotas"]
+            return {quota["name"]: quota["used"] for quota in quotas}["transfer_targets_per_day"] == 2 + sent
 
         await open_for(transfers.api_client, transfers.project_id, OPENED)
         job_id = job_of(await transfers.wait_for_end((await transfers.join_many(["agent-1", "agent-2"]))[0]))
@@ -236,7 +245,9 @@ async def test_what_is_taken_back_while_a_retry_begins_is_left_out(
         retried = await transfers.ask("POST", path, json={})
         ended = await transfers.wait_for_job_end(retried.body["job_id"])
         refused = await transfers.ask("POST", path, json={})
+        await eventually(is_counted)
 
-    assert (ended["counts"]["Failed"], sum(ended["counts"].values())) == (1, 1)
+    assert (ended["status"], ended["counts"]["Failed"], sum(ended["counts"].values())) == ("Failed", sent, sent)
+    assert [(each["count"], each["meaning"] == ALL_LEFT_OUT) for each in ended["troubles"]] == [(sent, not sent)]
     assert (refused.status, refused.code) == (403, "transfer_not_opened")
     assert "'agent-1'" in refused.body["detail"]

@@ -11,7 +11,7 @@ from stores.tables.transfers import STATES
 @pytest.mark.parametrize(
     ("counts", "state", "partial"),
     [
-        ({}, TransferState.PENDING, False),
+        ({}, TransferState.FAILED, False),
         ({TransferState.PENDING: 2}, TransferState.PENDING, False),
         ({TransferState.PENDING: 2, TransferState.SUCCESS: 1}, TransferState.RUNNING, False),
         ({TransferState.RUNNING: 1, TransferState.FAILED: 1}, TransferState.RUNNING, False),
