@@ -12,9 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from activities.transfers.journal import GseTaskJournal, LockedJournalEntry
-from activities.transfers.polling import LAST_POLL_SECONDS, PollSchedule
 from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable
-from domain.transfers.gse import FolderAndFileName, GseAgentWithUser, GseTransferRequest
+from domain.transfers.gse import (
+    LAST_POLL_SECONDS,
+    FolderAndFileName,
+    GseAgentWithUser,
+    GseTransferRequest,
+    PollSchedule,
+)
 from domain.transfers.models import FailureReason, TargetEndAndReason, TransferSpec, TransferState
 from domain.transfers.shards import GseTask, ShardProgress, ShardTarget, group_by_task_with_known_id
 from infra import log, outages
@@ -173,7 +178,7 @@ class ShardSender:
             task_id = await self._begin_task_when_its_turn_comes(due, entry, asked)
             self._progress.set_id_of_accepted_task(task, task_id, time.time())
         except _TurnTooLate:
-            self._progress.remove_task_that_gse_was_not_asked_for(task, self._context.deadline)
+            self._progress.remove_task_without_request_and_reschedule(task, self._context.deadline)
         except GseRefused as error:
             reason = FailureReason.GSE_REFUSED
             outcome = TargetEndAndReason(state=TransferState.FAILED, reason=reason, code=error.code, message=str(error))

@@ -201,7 +201,7 @@ class ShardProgress:
             self._begin_errors[target.key] = error
         self._record_gse_trouble(task, error, again_at)
 
-    def remove_task_that_gse_was_not_asked_for(self, task: GseTask, again_at: float) -> None:
+    def remove_task_without_request_and_reschedule(self, task: GseTask, again_at: float) -> None:
         """Remove a task as if it had not been assigned; its targets are due again at a time."""
         del self.tasks[task.number]
         for target in self.list_unfinished_of_task(task):

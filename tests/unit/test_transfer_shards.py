@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.transfers.polling import PollSchedule
-from domain.transfers.gse import FolderAndFileName, GseAgentWithUser, GseProgress, GseRecordsByAgent, UploadOrDownload
+from domain.transfers.gse import (
+    FolderAndFileName,
+    GseAgentWithUser,
+    GseProgress,
+    GseRecordsByAgent,
+    PollSchedule,
+    UploadOrDownload,
+)
 from domain.transfers.models import (
     FailureReason,
     TargetEndAndReason,
