@@ -152,7 +152,9 @@ class DatabaseLimiter:
         """Return the slots that a holder took until this moment; leave those that it has taken anew since."""
         keys = list(keys)
         statement = delete(SlotLeaseRow).where(
-            col(SlotLeaseRow.key).in_(keys), col(SlotLeaseRow.holder) == holder, SlotLeaseRow.expires_at == expires_at
+            col(SlotLeaseRow.key).in_(keys),
+            col(SlotLeaseRow.holder) == holder,
+            col(SlotLeaseRow.expires_at) == expires_at,
         )
         async with self._begin_with_locked_keys(keys) as (session, _):
             await session.exec(statement)

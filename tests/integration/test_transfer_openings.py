@@ -235,7 +235,8 @@ async def test_what_is_taken_back_while_a_retry_begins_is_left_out(
 
         async def is_counted() -> bool:
             quotas = (await transfers.ask("GET", "/v1/quotas")).body["quotas"]
-            return {quota["name"]: quota["used"] for quota in quotas}["transfer_targets_per_day"] == 2 + sent
+            used = {quota["name"]: quota["used"] for quota in quotas}
+            return bool(used["transfer_targets_per_day"] == 2 + sent)
 
         await open_for(transfers.api_client, transfers.project_id, OPENED)
         job_id = job_of(await transfers.wait_for_end((await transfers.join_many(["agent-1", "agent-2"]))[0]))
