@@ -78,7 +78,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
     app[daily_quotas.DAILY_QUOTAS] = daily_quotas.DailyQuotaCounter(services.database)
     app.on_cleanup.append(daily_quotas.save_daily_counts_at_stop)
     app[auth.PUSH_AUTHENTICATOR] = auth.PubSubPushAuthenticator(services.http, settings.addresses.push)
-    suffixes = group_remainders_by_prefix({route.path for group in route_groups for route in group})
+    suffixes = group_remainders_by_slash_prefix({route.path for group in route_groups for route in group})
     for group in route_groups:
         if group.attach:
             group.attach(app, services)
@@ -86,13 +86,13 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
             path = build_aiohttp_path_excluding_words_of_other_paths(route.path, suffixes, route.slashes)
             handler = build_handler(route, services, authenticator, request_rates)
             if route.reads_ahead:
-                handler = _wrap_reading_ahead(handler, route, services, authenticator, request_rates)
+                handler = _wrap_handling_during_key_check(handler, route, services, authenticator, request_rates)
             expect_handler = server.build_expect_handler(route.body_max_bytes or settings.api.body_max_bytes)
             app.router.add_route(route.method, path, handler, expect_handler=expect_handler)
     return app
 
 
-def group_remainders_by_prefix(paths: Collection[str]) -> Mapping[str, Sequence[str]]:
+def group_remainders_by_slash_prefix(paths: Collection[str]) -> Mapping[str, Sequence[str]]:
     """Return the rest of every path after each of its prefixes that end with a slash."""
     suffixes: defaultdict[str, list[str]] = defaultdict(list)
     for path in sorted(paths):
@@ -158,7 +158,7 @@ def build_handler(
             _announce_deprecations(route, state, caller, inputs)
         call = Call(request, caller, services, route)
         if lists_rows:
-            async with request_rates.wait_for_turn_if_route_lists_rows(caller):
+            async with request_rates.wait_for_turn_to_list_rows(caller):
                 return _build_response(route, await route.handler(call, **inputs))
         if not is_audited or audit.is_dry_run(inputs.get("body")):
             return _build_response(route, await route.handler(call, **inputs))
@@ -178,7 +178,7 @@ async def serve(settings: Settings) -> None:
         loop.add_signal_handler(number, stop.set)
     tracing.start_span_export(settings.traces, "haulage-api")
     async with services.open_services(settings) as connected:
-        await services.require_ready_and_record_key_use(connected)
+        await services.require_revision_and_record_key_use(connected)
         async with server.open_server(build_app(connected), settings.api) as (address, *own):
             # What is loaded by now stays, so the garbage collector need not visit it again. It may also run less often:
             # requests leave no reference cycles behind, and a thousand requests in progress are not garbage.
@@ -206,7 +206,7 @@ async def _identify_count_and_authorize(
     return caller
 
 
-def _wrap_reading_ahead(
+def _wrap_handling_during_key_check(
     handle: RequestHandler,
     route: Route,
     services: Services,

@@ -174,7 +174,7 @@ def _select_recordable_values(values: Mapping[str, JsonValue]) -> dict[str, Json
         ]
         if kept:
             given[_shorten_and_replace_unstorable_characters(name)] = (
-                [*kept, *_describe_number_of_omitted_items(items)] if isinstance(value, list) else kept[0]
+                [*kept, *_build_note_of_omitted_items(items)] if isinstance(value, list) else kept[0]
             )
     return given
 
@@ -184,7 +184,7 @@ def _shorten_and_replace_unstorable_characters(text: str) -> str:
     return text[:GIVEN_TEXT_MAX_CHARACTERS].replace("\0", "%00").encode("utf-8", "replace").decode()
 
 
-def _describe_number_of_omitted_items(items: Sequence[JsonValue]) -> list[JsonValue]:
+def _build_note_of_omitted_items(items: Sequence[JsonValue]) -> list[JsonValue]:
     left = len(items) - GIVEN_ITEMS_MAX
     return [f"and {left} more"] if left > 0 else []
 

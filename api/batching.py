@@ -2,7 +2,7 @@
 
 Every group commit of the API subclasses `AbstractBatcher`, which says how long requests wait for each other
 (`wait_for_batch`), how many fit into a batch (`make_fit_check`) and how they are answered (`send_batch`). Requests that
-may be repeated are repeated with `GrowingPausesUntilRetryTimeout`. Callers share reads by `SharedReadByKey`,
+may be repeated are repeated with `GrowingPausesUntilRetryTimeout`. Callers share reads by `UncachedReadByKey`,
 `BatchedLookup` and `CachedRead`.
 """
 
@@ -193,7 +193,7 @@ class GrowingPausesUntilRetryTimeout:
         self._pause = min(2 * self._pause, PAUSE_MAX_SECONDS)
 
 
-class SharedReadByKey(Generic[Key, Result]):
+class UncachedReadByKey(Generic[Key, Result]):
     """Share one read among callers that ask for the same key at the same time.
 
     A caller that comes while a read of its key is under way waits for the next read, so a result is never older than
@@ -207,20 +207,20 @@ class SharedReadByKey(Generic[Key, Result]):
     def __init__(self, read: Callable[[Key], Awaitable[Result]], pause_seconds: float = 0.0) -> None:
         self._read = read
         self._pause_seconds = pause_seconds
-        self._batchers: dict[Key, _SingleKeyReadBatcher[Key, Result]] = {}
+        self._batchers: dict[Key, _BatcherOfReadsOfOneKey[Key, Result]] = {}
         # By the hash of their keys: these are secrets, which need not stay in memory.
         self._last: dict[int, Result] = {}
 
     async def read_anew(self, key: Key) -> Result:
         """Return the value of a key by a read that starts after this call."""
-        return await self.begin_read(key)
+        return await self.queue_read_after_current(key)
 
-    def begin_read(self, key: Key) -> asyncio.Future[Result]:
+    def queue_read_after_current(self, key: Key) -> asyncio.Future[Result]:
         """Return the future value of a key by a read that starts after this call."""
         batcher = self._batchers.get(key)
         if batcher is None:
             read = self._read_and_remember
-            batcher = self._batchers[key] = _SingleKeyReadBatcher(key, read, self._pause_seconds, self._batchers)
+            batcher = self._batchers[key] = _BatcherOfReadsOfOneKey(key, read, self._pause_seconds, self._batchers)
         return batcher.submit(key)
 
     def guess(self, key: Key) -> Result | None:
@@ -235,7 +235,7 @@ class SharedReadByKey(Generic[Key, Result]):
         return result
 
 
-class _SingleKeyReadBatcher(AbstractBatcher[Key, Result]):
+class _BatcherOfReadsOfOneKey(AbstractBatcher[Key, Result]):
     """The callers that wait for one key."""
 
     def __init__(
@@ -243,7 +243,7 @@ class _SingleKeyReadBatcher(AbstractBatcher[Key, Result]):
         key: Key,
         read: Callable[[Key], Awaitable[Result]],
         pause_seconds: float,
-        batchers: dict[Key, _SingleKeyReadBatcher[Key, Result]],
+        batchers: dict[Key, _BatcherOfReadsOfOneKey[Key, Result]],
     ) -> None:
         super().__init__()
         self._key = key

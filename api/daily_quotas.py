@@ -12,8 +12,8 @@ from typing import Final
 
 from aiohttp import web
 
-from api.batching import SharedReadByKey
-from domain.limits import SpendingBeyondLimit
+from api.batching import UncachedReadByKey
+from domain.limits import UncheckedSpending
 from domain.quotas import DAY_SECONDS, QuotaLimits, SingleQuotaUsage, build_day_bucket_name, build_quota_exceeded_fault
 from infra import log
 from infra.database import Database
@@ -56,7 +56,7 @@ class DailyQuotaCounter:
     def __init__(self, database: Database) -> None:
         self._limiter = DatabaseLimiter(database)
         self._known: OrderedDict[str, _DayCount] = OrderedDict()
-        self._shared_saves = SharedReadByKey(self._save_and_read)
+        self._shared_saves = UncachedReadByKey(self._save_and_read)
         self._saving: dict[str, asyncio.Task[None]] = {}
 
     async def count_within_quotas(self, project_id: str, amounts: Mapping[str, int], limits: QuotaLimits) -> None:
@@ -129,7 +129,7 @@ class DailyQuotaCounter:
     async def _save_and_read(self, bucket: str) -> _DayCount:
         count = self._known.get(bucket)
         amount = count.unsaved if count else 0
-        total, resets_seconds = await self._limiter.spend_and_read(SpendingBeyondLimit(bucket, amount, DAY_SECONDS))
+        total, resets_seconds = await self._limiter.spend_and_read(UncheckedSpending(bucket, amount, DAY_SECONDS))
         saved = max(0, total)  # what is released may be counted for longer than what it takes back
         if count is None:
             count = self._known.setdefault(bucket, _DayCount(saved, resets_seconds, time.monotonic()))

@@ -23,7 +23,7 @@ from domain.webhooks import (
     DeliveryState,
     WebhookDeliveryInput,
     WebhookEvent,
-    WebhookOwner,
+    WebhookEventSubject,
     build_delivery_workflow_id,
     mask_secret,
 )
@@ -138,7 +138,7 @@ async def rotate_secret(call: Call, path: ProjectPath, body: RotateWebhookSecret
 
 
 async def list_deliveries(
-    call: Call, project_id: str, owner: WebhookOwner, query: PageQuery
+    call: Call, project_id: str, owner: WebhookEventSubject, query: PageQuery
 ) -> PageResponse[WebhookDeliveryResponse]:
     """Return a page of an owner's deliveries, newest first; it is empty if there is no such owner."""
     database = call.services.database
@@ -155,7 +155,7 @@ async def list_deliveries(
 
 
 async def redeliver_webhook(
-    call: Call, project_id: str, owner: WebhookOwner, delivery_id: str
+    call: Call, project_id: str, owner: WebhookEventSubject, delivery_id: str
 ) -> WebhookDeliveryResponse:
     """Send a delivery again now, under the same `webhook-id`, with a full set of retries.
 

@@ -31,7 +31,7 @@ SMALL: Final = f"modules under {SMALL_LINES} lines that only one other imports"
 
 BOUNDS: Final = {
     FILES: Bound(most=389, target=389),
-    LINES: Bound(most=76_119, target=76_119),
+    LINES: Bound(most=76_300, target=76_300),
     MEDIAN: Bound(least=120, most=250, target_least=120, target=250),
     LONG: Bound(most=0, target=0),
     CROWDED: Bound(most=0, target=0),

@@ -100,7 +100,7 @@ async def _export_and_save_file(
         try:
             async for download in client.watch(download.task_id):  # noqa: B020 (each replaces the one before)
                 show_download(progress, download)
-            return await _save_file(client, download, _choose_saved_file_path(download, out), progress), download
+            return await _save_file(client, download, _get_out_or_server_file_name(download, out), progress), download
         except asyncio.CancelledError:
             print_warning(await _cancel_on_server(client, download))
             raise
@@ -116,7 +116,7 @@ async def _save_file(client: Client, download: Download, path: Path, progress: P
         ) from error
 
 
-def _choose_saved_file_path(download: Download, out: Path | None) -> Path:
+def _get_out_or_server_file_name(download: Download, out: Path | None) -> Path:
     """Return the path of the file; an archive never gets the extension of a workbook."""
     name = Path(download.file_name)
     if out is None:

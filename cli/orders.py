@@ -74,7 +74,7 @@ def set_up(
             notify_url=notify_url,
         )
         # One that has not begun would else be fetched with the defaults before it is configured.
-        has_begun = await _has_claimed_orders(orders, platform)
+        has_begun = await _has_begun_to_claim_orders(orders, platform)
         begins = {} if has_begun else {"starttime": DEFAULT_SINCE}
         await orders.set_up(platform, setup.model_copy(update={"paused": not has_begun}))
         try:
@@ -116,7 +116,7 @@ async def _require_known_platform_unless_project_key(orders: Orders, platform: s
             raise
 
 
-async def _has_claimed_orders(orders: Orders, platform: str) -> bool:
+async def _has_begun_to_claim_orders(orders: Orders, platform: str) -> bool:
     """Return whether a platform is set up and orders were claimed."""
     from haulage.errors import RequestRefused
 

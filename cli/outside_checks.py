@@ -66,7 +66,7 @@ async def open_database_for_check(settings: Settings) -> AsyncIterator[Database]
         await database.close()
 
 
-async def check_platforms(settings: Settings) -> str:
+async def check_stored_health_of_platforms(settings: Settings) -> str:
     """Check that a worker serves each platform, and that its clock and its credentials are good."""
     async with open_database_for_check(settings) as database:
         seen = await health.load_platforms_health(database)
@@ -80,10 +80,10 @@ async def check_platforms(settings: Settings) -> str:
     return f"{len(seen.rows)} are fetched"
 
 
-async def check_failing_receivers(settings: Settings) -> str:
+async def require_no_long_failing_receivers(settings: Settings) -> str:
     """Check that no receiver has refused deliveries for long."""
     async with open_database_for_check(settings) as database:
-        failing = await webhooks.list_failing_receivers(database)
+        failing = await webhooks.list_receivers_of_unfinished_failing_deliveries(database)
     before = datetime.now(UTC) - RECEIVER_PATIENCE
     if late := [each for each in failing if each.oldest_at < before]:
         named = ", ".join(

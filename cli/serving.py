@@ -32,7 +32,7 @@ async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
     stop = create_stop_event()
     tracing.start_span_export(settings.traces, "haulage-worker")
     async with services.open_services(settings) as connected, _serve_metrics(settings.worker) as address:
-        await services.require_ready_and_record_key_use(connected)
+        await services.require_revision_and_record_key_use(connected)
         # What is loaded by now stays; a collection of all of it would stop every activity of this process for a while.
         gc.freeze()
         log.get(__name__).info("worker_ready", queues=chosen, metrics=address)

@@ -207,7 +207,7 @@ def redo(
     as_json: AsJson = False,
 ) -> None:
     """Read slices again: those named, or the failed set; wait until that is done."""
-    choice = _build_slice_choice(slices, code, who, reason, dry_run)
+    choice = _build_slice_choice_or_all(slices, code, who, reason, dry_run)
     requested: list[OrderSlice] = []
 
     async def redo_and_remember(orders: Orders, part: SliceChoice) -> SlicesActionResult:
@@ -239,7 +239,7 @@ def split(
     as_json: AsJson = False,
 ) -> None:
     """Split failed slices into halves, which are read next."""
-    choice = _build_slice_choice(slices, code, who, reason, dry_run)
+    choice = _build_slice_choice_or_all(slices, code, who, reason, dry_run)
     _run_slice_action(
         lambda orders, part: orders.split(platform, part), choice, "split", dry_run, api, data_dir, as_json=as_json
     )
@@ -258,7 +258,7 @@ def skip(
     as_json: AsJson = False,
 ) -> None:
     """Give failed slices up: orders of their time may be missing for ever."""
-    choice = _build_slice_choice(slices, code, who, None, dry_run)
+    choice = _build_slice_choice_or_all(slices, code, who, None, dry_run)
     _run_slice_action(
         lambda orders, part: orders.skip(platform, part, reason),
         *(choice, "skipped", dry_run, api, data_dir),
@@ -299,11 +299,11 @@ async def _load_slices_to_redo(orders: Orders, platform: str, choice: SliceChoic
 
     if choice.slices is None:
         return {each.slice: each async for each in orders.list_slices(platform, state=SliceState.FAILED)}
-    start, end = _find_bounds_of_slices(choice.slices)
+    start, end = _find_bounds_of_slices_unless_invalid(choice.slices)
     return {each.slice: each async for each in orders.list_slices(platform, start=start, end=end)}
 
 
-def _find_bounds_of_slices(names: Sequence[str]) -> tuple[datetime | None, datetime | None]:
+def _find_bounds_of_slices_unless_invalid(names: Sequence[str]) -> tuple[datetime | None, datetime | None]:
     """Return the first start and the last end in ids of slices; none where one is no id, which the API says."""
     from datetime import UTC
 
@@ -324,13 +324,13 @@ async def _wait_for_rereads(orders: Orders, platform: str, before: Sequence[Orde
     """
     from haulage.errors import WorkFailed
 
-    waiting = {each.slice: _get_last_ends(each) for each in before}
+    waiting = {each.slice: _get_end_and_reread_end(each) for each in before}
     while waiting:
         await asyncio.sleep(POLL_SECONDS)
         start, end = min(each.window.start for each in before), max(each.window.end for each in before)
         async for each in orders.list_slices(platform, start=start, end=end):
             # The last end counts, and not what is under way: a worker may begin later than this looks.
-            if each.slice not in waiting or _get_last_ends(each) == waiting[each.slice]:
+            if each.slice not in waiting or _get_end_and_reread_end(each) == waiting[each.slice]:
                 continue
             del waiting[each.slice]
             fault = each.fault if each.reread is None else each.reread.fault
@@ -338,12 +338,12 @@ async def _wait_for_rereads(orders: Orders, platform: str, before: Sequence[Orde
                 raise WorkFailed(f"{each.slice} failed again: {fault.sentence}", {"slice": each.slice})
 
 
-def _get_last_ends(each: OrderSlice) -> tuple[datetime | None, datetime | None]:
+def _get_end_and_reread_end(each: OrderSlice) -> tuple[datetime | None, datetime | None]:
     """Return when a slice ended last, and when its last reading again did."""
     return each.finished_at, each.reread.ended_at if each.reread else None
 
 
-def _build_slice_choice(
+def _build_slice_choice_or_all(
     slices: list[str] | None, code: str | None, who: str, reason: str | None, dry_run: bool
 ) -> SliceChoice:
     from haulage.orders import SliceChoice

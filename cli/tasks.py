@@ -196,7 +196,7 @@ def work(
             asyncio.get_running_loop().add_signal_handler(number, worker.stop)
         running = asyncio.create_task(worker.run())
         if until_empty:
-            await _stop_when_empty(tasks, task_type, worker, progress, running)
+            await _request_worker_stop_when_queue_empty(tasks, task_type, worker, progress, running)
         await running
         after = await tasks.counts(task_type)
         fields = {"success": after.success - before.success, "failed": after.failed - before.failed}
@@ -206,7 +206,7 @@ def work(
     run_with_client(run_worker_and_count_results, api, data_dir, as_json, lambda: require_program(program[0]))
 
 
-async def _stop_when_empty(
+async def _request_worker_stop_when_queue_empty(
     tasks: Tasks, task_type: str, worker: Worker, progress: ProgressDisplay, running: asyncio.Task[None]
 ) -> None:
     while not running.done():

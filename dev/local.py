@@ -152,7 +152,7 @@ async def _prepare_and_run_forks_and_stand_ins(
             for n, name in enumerate((*list_worker_names(), *list_api_names()))
         },
     }
-    own = stand_ins.add_stand_ins_to_settings(_add_ports_to_settings(settings, ports), simulated)
+    own = stand_ins.add_stand_ins_to_settings(_set_api_address_in_settings(settings, ports), simulated)
     await stack.supervisor.run_until_it_ends(
         _build_forked_process(preloader, COMMON_ROLE, "preparation", stack.build_environment(own, namespace), "migrate")
     )
@@ -176,7 +176,7 @@ def list_api_names() -> list[str]:
     return [f"api-{number}" for number in range(1, API_PROCESSES + 1)]
 
 
-def _add_ports_to_settings(base: Settings, ports: Mapping[str, int]) -> Settings:
+def _set_api_address_in_settings(base: Settings, ports: Mapping[str, int]) -> Settings:
     """Return the settings with the ports of the processes."""
     return base.model_copy(
         update={

@@ -48,7 +48,7 @@ class SpentAmount:
 
 
 @dataclass(frozen=True, slots=True)
-class SpendingBeyondLimit:
+class UncheckedSpending:
     """An amount that is spent even beyond the limit, because its size was only known afterwards."""
 
     bucket: str
@@ -164,7 +164,7 @@ class PermitClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class PermitShare:
+class UsableAndHeldPermits:
     """What a process may use from now on, and what it holds until its present use falls to that."""
 
     usable: int
@@ -185,7 +185,7 @@ class FairPermitAllocation:
     turn: timedelta
     now: datetime
 
-    def compute_share(self, own: PermitClaim, others: Sequence[PermitClaim]) -> PermitShare:
+    def compute_share(self, own: PermitClaim, others: Sequence[PermitClaim]) -> UsableAndHeldPermits:
         """Return the share of one process; `own.permits` is what it may be using at this moment and so keeps.
 
         Free permits go in order to the processes that have less than their part, so that none takes what another waits
@@ -197,7 +197,7 @@ class FairPermitAllocation:
         lacking = {claim.holder: fair[claim.holder] - claim.permits for claim in claims}
         gain = self._deal_permits_in_rounds(claims, lacking, free)[own.holder] if free > 0 else free
         usable = max(0, min(fair[own.holder], own.permits + gain))
-        return PermitShare(usable=usable, permits=max(usable, own.permits))
+        return UsableAndHeldPermits(usable=usable, permits=max(usable, own.permits))
 
     def divide_fairly(self, claims: Sequence[PermitClaim]) -> dict[str, int]:
         """Divide all permits into equal parts; what one process does not need goes to the others.

@@ -80,7 +80,7 @@ class WebhookEvent(BaseModel):
         raise ValueError(f"The event {self.type} has too many fields for {BODY_MAX_BYTES:,} bytes. Send ids and links.")
 
 
-class WebhookOwner(BaseModel):
+class WebhookEventSubject(BaseModel):
     """What an event is about, such as a download; deliveries are listed by owner."""
 
     model_config = ConfigDict(frozen=True)
@@ -98,7 +98,7 @@ class WebhookDeliveryInput(BaseModel):
     delivery_id: str = Field(pattern=DELIVERY_ID_PATTERN)
     """Also the `webhook-id`: the same on every attempt, so that a receiver recognizes repetitions."""
     project_id: str
-    owner: WebhookOwner
+    owner: WebhookEventSubject
     url: SealedText
     event: WebhookEvent
     redelivery: bool = False

@@ -152,7 +152,7 @@ class TableFrameAndBodySize:
         fixed += [None] * (count - len(fixed))
         areas = [*frame.iterate_areas(0, footer=self.footer), *self.row_heads]
         return compute_column_widths(
-            fixed, [compute_fitting_width(column) for column in texts], list_needed_widths(areas)
+            fixed, [compute_fitting_width(column) for column in texts], list_column_ranges_with_needed_width(areas)
         )
 
     @property
@@ -197,7 +197,7 @@ def compute_heights_beside_row_heads(
     return points if (points > LINE_POINTS).any() else None
 
 
-def list_needed_widths(areas: Iterable[MergedCellArea]) -> list[tuple[int, int, float]]:
+def list_column_ranges_with_needed_width(areas: Iterable[MergedCellArea]) -> list[tuple[int, int, float]]:
     """Return first column, last column and needed width of each area, the narrowest areas first."""
     found = [
         (

@@ -187,7 +187,7 @@ def mask_representable(ms: Milliseconds) -> Mask:
     return found
 
 
-def to_local_within_excel_range(instants: Milliseconds, zone: LocalTimeConverter) -> Milliseconds:
+def to_local_clipping_far_times(instants: Milliseconds, zone: LocalTimeConverter) -> Milliseconds:
     """Return the local times of instants; what Excel cannot hold is clipped to another time that it cannot hold."""
     return zone.to_local(np.clip(instants, _FIRST_MS - 2 * DAY_MS, _END_MS + 2 * DAY_MS))
 
@@ -217,7 +217,7 @@ def _parse_uniform_column(
     except pa.ArrowInvalid:
         return None
     ms = np.frombuffer(read.buffers()[1], np.int64, len(texts), read.offset * 8)[filled]
-    ms = to_local_within_excel_range(ms, zone) if zoned else ms
+    ms = to_local_clipping_far_times(ms, zone) if zoned else ms
     found = filled.copy()
     found[filled] = mask_representable(ms)
     return MomentMaskAndLocalTimes(found, ms[mask_representable(ms)])
@@ -227,7 +227,7 @@ def _parse_moments(
     data: _Bytes, starts: Positions, ends: Positions, zone: LocalTimeConverter, *, zoned_only: bool
 ) -> tuple[Milliseconds, Mask]:
     """Return the local times of texts, and a mask of the texts that are moments."""
-    offsets, zone_lengths, right = _parse_zone_offsets_and_lengths(data, starts, ends, zoned_only=zoned_only)
+    offsets, zone_lengths, right = _parse_zone_offsets_and_zone_lengths(data, starts, ends, zoned_only=zoned_only)
     lengths = ends - starts - zone_lengths
     right &= _mask_known_lengths(lengths, zoned_only=zoned_only) & ((zone_lengths == 0) | (lengths > _DATE_LENGTH))
     # What a text lacks is filled up to midnight.
@@ -240,11 +240,11 @@ def _parse_moments(
     ms, possible = _compute_milliseconds(digits.astype(np.int64))
     zoned = zone_lengths > 0
     if zoned.any():
-        ms = np.where(zoned, to_local_within_excel_range(ms - offsets, zone), ms)
+        ms = np.where(zoned, to_local_clipping_far_times(ms - offsets, zone), ms)
     return ms, right & possible
 
 
-def _parse_zone_offsets_and_lengths(
+def _parse_zone_offsets_and_zone_lengths(
     data: _Bytes, starts: Positions, ends: Positions, *, zoned_only: bool
 ) -> tuple[Milliseconds, Positions, Mask]:
     """Return the offset of each from UTC, the bytes of its zone (0 without one), and whether these are valid."""
@@ -317,7 +317,7 @@ def _compute_days_since_1970(
 
 @cache
 def _build_serial_day_texts() -> npt.NDArray[np.void]:
-    return _format_equally_long_numbers(np.arange(_LONG_DAYS.start, _LONG_DAYS.stop), _SERIAL["day"])
+    return _format_numbers_of_equal_length(np.arange(_LONG_DAYS.start, _LONG_DAYS.stop), _SERIAL["day"])
 
 
 @cache
@@ -338,12 +338,14 @@ def _format_millisecond_day_fractions(rest: Milliseconds) -> npt.NDArray[np.void
     # Never less than the moment is, by some microseconds more: LibreOffice cuts seconds off instead of rounding.
     scaled = -(-rest * _FRACTION_SCALE // DAY_MS)
     # One more digit in front keeps the zeros, and gives its place to the point.
-    found = _format_equally_long_numbers(scaled + _FRACTION_SCALE, _SERIAL["fraction"]).copy()
+    found = _format_numbers_of_equal_length(scaled + _FRACTION_SCALE, _SERIAL["fraction"]).copy()
     found.view(np.uint8)[:: _SERIAL["fraction"].itemsize] = ord(".")
     return found
 
 
-def _format_equally_long_numbers(numbers: npt.NDArray[np.int64], text_type: np.dtype[np.void]) -> npt.NDArray[np.void]:
+def _format_numbers_of_equal_length(
+    numbers: npt.NDArray[np.int64], text_type: np.dtype[np.void]
+) -> npt.NDArray[np.void]:
     """Return numbers that have as many digits as the type has bytes, as texts."""
     return np.frombuffer(pa.array(numbers).cast(pa.string()).buffers()[2], text_type, len(numbers))
 

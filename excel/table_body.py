@@ -209,7 +209,7 @@ class TableBodyWriter:
         self._spool.add(piece)
         self.tally.add(tally)
         if tally.links:
-            self._link_bytes += _estimate_link_bytes(tally.links)
+            self._link_bytes += _estimate_deflated_link_bytes(tally.links)
 
     def _encode_buffered_rows_and_wait(self) -> None:
         for chunk in self._chunks.flush():
@@ -226,7 +226,7 @@ class TableBodyWriter:
         ]
 
 
-def _estimate_link_bytes(links: Sequence[CellHyperlink]) -> int:
+def _estimate_deflated_link_bytes(links: Sequence[CellHyperlink]) -> int:
     """Estimate the size of links beside their cells; xlsxwriter writes them when all rows are there."""
     markup = "".join(
         f'<hyperlink ref="{xl_rowcol_to_cell(link.row, link.column)}" r:id="rId{place}"/>'

@@ -176,7 +176,7 @@ _MINUS = ord("-")
 _PLAIN_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
 
 
-def mask_exact_numbers(numerals: pa.Array) -> Mask:
+def mask_numbers_excel_can_hold(numerals: pa.Array) -> Mask:
     """Return a mask of the JSON numbers that Excel can hold; null is true."""
     seen = view_bytes(numerals)
     joined = seen.join()
@@ -184,7 +184,7 @@ def mask_exact_numbers(numerals: pa.Array) -> Mask:
         found = pc.match_substring_regex(numerals, "[eE]").fill_null(False)
         with_exponent: Mask = found.to_numpy(zero_copy_only=False)
         fits = _mask_at_most_15_digits(pc.if_else(found, "0", numerals), has_decimal_points=b"." in joined)
-        fits[with_exponent] = [_is_exact_scientific(text) for text in numerals.filter(found).to_pylist()]
+        fits[with_exponent] = [_can_excel_hold_scientific_number(text) for text in numerals.filter(found).to_pylist()]
         return fits
     return _mask_at_most_15_digits(numerals, has_decimal_points=b"." in joined)
 
@@ -194,7 +194,7 @@ def mask_plain_numbers(texts: pa.Array) -> Mask:
     found = pc.match_substring_regex(texts, _PLAIN_NUMBER).fill_null(False)
     if not pc.any(found).as_py():
         return np.zeros(len(texts), np.bool_)
-    mask: Mask = found.to_numpy(zero_copy_only=False) & mask_exact_numbers(pc.if_else(found, texts, "0"))
+    mask: Mask = found.to_numpy(zero_copy_only=False) & mask_numbers_excel_can_hold(pc.if_else(found, texts, "0"))
     return mask
 
 
@@ -225,7 +225,7 @@ def _count_significant_digits(numerals: pa.Array) -> np.ndarray[tuple[int], np.d
     return counts
 
 
-def _is_exact_scientific(text: str) -> bool:
+def _can_excel_hold_scientific_number(text: str) -> bool:
     """Return whether Excel can hold a number with an exponent."""
     if not _has_short_exponent(text):
         return False

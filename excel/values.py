@@ -31,12 +31,12 @@ from excel.moments import (
     format_as_serial_numbers,
     format_serial_numbers_as_dates,
     mask_representable,
-    to_local_within_excel_range,
+    to_local_clipping_far_times,
 )
 from excel.template.models import CellKind
 from excel.texts import (
-    mask_exact_numbers,
     mask_fractions_equal_to_float_repr,
+    mask_numbers_excel_can_hold,
     mask_plain_numbers,
     replace_invalid_characters,
 )
@@ -62,7 +62,7 @@ def read_cell_values_by_kind(cells: pa.Array, kind: CellKind, zone: LocalTimeCon
     is_json = pa.types.is_binary(cells.type)
     values = read_json_cells(cells) if is_json else _read_cells_by_arrow_type(cells, zone)
     if kind is CellKind.TEXT:
-        return _convert_to_texts(values)
+        return _convert_numbers_and_booleans_to_texts(values)
     if not pa.types.is_floating(cells.type):
         values = _keep_long_numbers_as_texts(values)
     match kind:
@@ -100,7 +100,7 @@ def to_comparable_numbers_and_texts(values: ColumnCellPayloadsAndForms) -> tuple
     return numbers, texts
 
 
-def _convert_to_texts(values: ColumnCellPayloadsAndForms) -> ColumnCellPayloadsAndForms:
+def _convert_numbers_and_booleans_to_texts(values: ColumnCellPayloadsAndForms) -> ColumnCellPayloadsAndForms:
     payload = values.payload
     if values.has_form(CellForm.BOOLEAN):
         words = pc.if_else(pc.equal(payload, "1"), "true", "false")
@@ -117,7 +117,7 @@ def _keep_long_numbers_as_texts(values: ColumnCellPayloadsAndForms) -> ColumnCel
     if not values.has_form(CellForm.NUMBER):
         return values
     numbers, where = _select_cells_of_form_and_mask(values, CellForm.NUMBER)
-    exact = mask_exact_numbers(numbers)
+    exact = mask_numbers_excel_can_hold(numbers)
     if exact.all():
         return values
     exact[~exact] = mask_fractions_equal_to_float_repr(numbers.filter(pa.array(~exact)))
@@ -262,7 +262,7 @@ def _read_cells_by_arrow_type(cells: pa.Array, zone: LocalTimeConverter) -> Colu
         )
     if pa.types.is_timestamp(kind):
         ms = _view_milliseconds(cells.cast(pa.timestamp("ms", tz=kind.tz), safe=False))
-        return _build_moment_values(to_local_within_excel_range(ms, zone) if kind.tz else ms, cells, CellForm.MOMENT)
+        return _build_moment_values(to_local_clipping_far_times(ms, zone) if kind.tz else ms, cells, CellForm.MOMENT)
     return _build_values_of_form(_cast_to_text_or_encode_as_json(cells), CellForm.TEXT)
 
 

@@ -72,7 +72,7 @@ _FINAL_EVENTS = {
 }
 
 
-async def list_newest_activities(
+async def list_newest_activities_and_completeness(
     engine: Client, description: WorkflowExecutionDescription, limit: int
 ) -> tuple[list[ActivityWithAttemptCount], bool]:
     """Return the newest activities of a run, newest first, and whether these are all."""

@@ -43,7 +43,7 @@ CONTEXT_HEADER: Final = "haulage-context"
 _CONTEXT_FIELDS: Final = ("request_id", "project_id")
 
 
-class LoggingAndFaultInterceptor(client.Interceptor, worker.Interceptor):
+class LogContextAndFaultErrorInterceptor(client.Interceptor, worker.Interceptor):
     """Log and measure workflows and activities, and report a `Fault` as an error that is not retried.
 
     Their log lines have the ids of the workflow, the run and the project, and of the request that started them.
@@ -51,7 +51,7 @@ class LoggingAndFaultInterceptor(client.Interceptor, worker.Interceptor):
 
     def intercept_client(self, next: client.OutboundInterceptor) -> client.OutboundInterceptor:  # noqa: A002
         """See base class."""
-        return _LoggingClientInterceptor(next)
+        return _LogContextHeaderClientInterceptor(next)
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 (the SDK's name)
         """See base class."""
@@ -64,7 +64,7 @@ class LoggingAndFaultInterceptor(client.Interceptor, worker.Interceptor):
         return _LoggingWorkflowInterceptor
 
 
-class _LoggingClientInterceptor(client.OutboundInterceptor):
+class _LogContextHeaderClientInterceptor(client.OutboundInterceptor):
     async def start_workflow(self, input: client.StartWorkflowInput) -> WorkflowHandle[Any, Any]:  # noqa: A002
         input.headers = _add_log_context_header(input.headers)
         return await super().start_workflow(input)
@@ -208,7 +208,7 @@ class _LoggingWorkflowInterceptor(WorkflowInboundInterceptor):
             workflow_id=info.workflow_id,
             run_id=info.run_id,
             workflow=info.workflow_type,
-            **_build_workflow_log_context(info),
+            **_build_header_and_project_log_fields(info),
         ):
             try:
                 result = await super().execute_workflow(input)
@@ -219,7 +219,7 @@ class _LoggingWorkflowInterceptor(WorkflowInboundInterceptor):
             return result
 
 
-def _build_workflow_log_context(info: workflow.Info) -> dict[str, str]:
+def _build_header_and_project_log_fields(info: workflow.Info) -> dict[str, str]:
     """Return the ids of a workflow's log lines and of its activities': its project, and the request that began it."""
     project_id = info.typed_search_attributes.get(_PROJECT)
     own = {} if project_id in {None, ALL_PROJECTS} else {"project_id": str(project_id)}
@@ -255,7 +255,7 @@ class _LoggingOutboundInterceptor(worker.WorkflowOutboundInterceptor):
 
     @cached_property
     def _context(self) -> dict[str, str]:
-        return _build_workflow_log_context(workflow.info())
+        return _build_header_and_project_log_fields(workflow.info())
 
     def start_activity(self, input: worker.StartActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002
         input.headers = _add_log_context_header(input.headers, **self._context)

@@ -66,7 +66,7 @@ class PayloadEncryptionKey:
     """A key, known by a digest of it."""
 
     def __init__(self, text: str) -> None:
-        self._secret = _decode_key(text)
+        self._secret = _decode_key_or_raise_invalid(text)
         self.key_id = hashlib.sha256(b"haulage payload key\0" + self._secret).hexdigest()[:16]
         # A bound method would keep the cache of one key beside that of another.
         self.derive = lru_cache(DERIVED_KEYS_KEPT)(self._derive_cipher)
@@ -187,7 +187,7 @@ def add_codec(converter: DataConverter, codec: EncryptingCodec | None) -> DataCo
     )
 
 
-def _decode_key(text: str) -> bytes:
+def _decode_key_or_raise_invalid(text: str) -> bytes:
     try:
         secret = base64.urlsafe_b64decode(text)
     except (binascii.Error, ValueError):

@@ -48,7 +48,7 @@ from domain.faults import Invalid
 from infra import payloads, tls, tracing
 from infra.component_settings import TlsSettings
 from infra.console_links import ConsoleLinkInterceptor
-from infra.interceptors import LoggingAndFaultInterceptor
+from infra.interceptors import LogContextAndFaultErrorInterceptor
 from infra.outages import EngineUnreachable
 from infra.query_guard import QueryRetryInterceptor, WorkflowTaskOnlyRunner
 
@@ -145,7 +145,7 @@ def build_plugin(
         data_converter=payloads.add_codec(data_converter, codec),
         interceptors=[
             *tracing.build_interceptors(),
-            LoggingAndFaultInterceptor(),
+            LogContextAndFaultErrorInterceptor(),
             ConsoleLinkInterceptor(console),
             QueryRetryInterceptor(),
         ],

@@ -120,7 +120,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         )
 
 
-async def require_ready_and_record_key_use(services: Services) -> None:
+async def require_revision_and_record_key_use(services: Services) -> None:
     """Check that this version works on the database, and that no key of payloads is missing.
 
     Raises:

@@ -119,7 +119,7 @@ async def list_keys_of_other_peppers(database: Database, pepper_id: str) -> list
         return [row["id"] for row in await connection.fetch(_KEYS_OF_OTHER_PEPPERS, pepper_id)]
 
 
-async def find_quota_overrides_json(database: Database, project_id: str) -> str | None:
+async def get_overrides_json_if_project_exists(database: Database, project_id: str) -> str | None:
     """Return the quotas that were set for a project, revoked or not, as JSON; None if it does not exist."""
     rows = await database.look_up(_QUOTAS, project_id)
     return rows[0]["quotas"] if rows else None

@@ -197,7 +197,7 @@ async def require_revision_of_copy(connection: Connection, copy: DumpedDatabase)
     _require_same_revision(await read_haulage_or_temporal_revision(connection), copy)
 
 
-async def require_revision_of_copy_after_migration(connection: Connection, copy: DumpedDatabase) -> None:
+async def require_migration_will_reach_copy_revision(connection: Connection, copy: DumpedDatabase) -> None:
     """Require a database that a migration brings to the revision of a copy; a restore into it may have broken off.
 
     Raises:

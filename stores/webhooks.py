@@ -21,7 +21,7 @@ from domain.webhooks import (
     DeliveryState,
     DeliveryStateAfterAttempt,
     WebhookDeliveryInput,
-    WebhookOwner,
+    WebhookEventSubject,
     format_secret,
 )
 from infra.database import Database
@@ -90,7 +90,7 @@ async def load_delivery_to_attempt(database: Database, delivery_id: str, *, is_r
 
 
 async def list_delivery_page_plus_one(
-    database: Database, project_id: str, owner: WebhookOwner, after: tuple[datetime, str] | None, limit: int
+    database: Database, project_id: str, owner: WebhookEventSubject, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[Delivery]:
     """Return a page of an owner's deliveries, newest first, and one more if another page follows."""
     statement = select(Delivery).where(*_build_owner_conditions(project_id, owner))
@@ -99,7 +99,9 @@ async def list_delivery_page_plus_one(
         return (await session.exec(statement)).all()
 
 
-async def find_delivery(database: Database, project_id: str, owner: WebhookOwner, delivery_id: str) -> Delivery | None:
+async def find_delivery(
+    database: Database, project_id: str, owner: WebhookEventSubject, delivery_id: str
+) -> Delivery | None:
     """Return a delivery if it belongs to this owner."""
     statement = select(Delivery).where(Delivery.delivery_id == delivery_id, *_build_owner_conditions(project_id, owner))
     async with database.session() as session:
@@ -154,7 +156,7 @@ class FailingReceiver:
     oldest_at: datetime
 
 
-async def list_failing_receivers(database: Database) -> list[FailingReceiver]:
+async def list_receivers_of_unfinished_failing_deliveries(database: Database) -> list[FailingReceiver]:
     """Return the receivers with deliveries that were attempted and have not ended, those that fail longest first."""
     oldest = func.min(Delivery.pending_since)
     # Attempts before a user had it sent again say nothing: the next one is due at that very time.
@@ -297,7 +299,7 @@ def _build_disabled_conditions(endpoint: bytes) -> tuple[ColumnElement[bool], ..
     return (col(Delivery.endpoint) == endpoint, col(Delivery.disabled_at).is_not(None))
 
 
-def _build_owner_conditions(project_id: str, owner: WebhookOwner) -> tuple[ColumnElement[bool], ...]:
+def _build_owner_conditions(project_id: str, owner: WebhookEventSubject) -> tuple[ColumnElement[bool], ...]:
     return (
         col(Delivery.owner_id) == owner.id,
         col(Delivery.owner_system) == owner.system,

@@ -185,7 +185,7 @@ class LogicalDeleteActivities:
     async def _check_and_purge_page(
         self, report: LogicalDeleteCheckCounts, page: Sequence[ListedLogicalDelete], *, auto_purge: bool
     ) -> LogicalDeleteCheckCounts:
-        checked, silent = await self._ask_modules_about_open_orders_and_save(page)
+        checked, silent = await self._mark_open_orders_and_save_all(page)
         removable = [each for each in checked if each.is_removable]
         purged = (
             await self._check_and_purge_unneeded(removable, AUTO_PURGE_ACTOR, None, is_already_checked=True)
@@ -201,7 +201,7 @@ class LogicalDeleteActivities:
             }
         )
 
-    async def _ask_modules_about_open_orders_and_save(
+    async def _mark_open_orders_and_save_all(
         self, listed: Sequence[ListedLogicalDelete]
     ) -> tuple[list[ListedLogicalDelete], set[Module]]:
         """Ask the modules, write their answers, and return them with the modules that gave none."""
@@ -227,7 +227,7 @@ class LogicalDeleteActivities:
         """Remove addresses that no module needs; ask the modules first unless they were asked already."""
         if not listed:
             return AddressIdsByPurgeOutcome()
-        checked = listed if is_already_checked else (await self._ask_modules_about_open_orders_and_save(listed))[0]
+        checked = listed if is_already_checked else (await self._mark_open_orders_and_save_all(listed))[0]
         endings = {
             each: PurgeOutcome.BUSY if each.busy else PurgeOutcome.FAILED for each in checked if not each.is_removable
         }

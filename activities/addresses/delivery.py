@@ -186,13 +186,13 @@ async def _repeat_applied_operations_and_write_confirmations(
         left = [
             module
             for module in each.unsure_modules
-            if not _is_confirmed_by_answers(each, answers_by_module.get(module, {}))
+            if not _is_confirmed_by_answers_of_module(each, answers_by_module.get(module, {}))
         ]
         if left != reason.unsure:
             written = reason.model_copy(update={"unsure": left}).to_json()
             reasons[seq] = None if written == "{}" else written
     if reasons:
-        await delivery.write_answers_and_list_kept_addresses(database, updates, reasons)
+        await delivery.write_answers_and_list_remaining_addresses(database, updates, reasons)
     return {
         module for module, said in answers_by_module.items() if _left_any_message_unanswered(module, messages, said)
     }
@@ -221,7 +221,7 @@ async def _look_up_and_repeat_applied_operations(
     return answers
 
 
-def _is_confirmed_by_answers(message: DoneMessageWithUnansweredModules, answers: LateResults) -> bool:
+def _is_confirmed_by_answers_of_module(message: DoneMessageWithUnansweredModules, answers: LateResults) -> bool:
     seq = message.message.operation.seq
     if seq not in answers:
         return False
@@ -255,7 +255,7 @@ async def allow_retry_of_swaps_no_longer_missing_side(
         if not swaps or (lookups := await _look_up_in_all_modules(modules, swaps)) is None:
             break
         if complete := [each.operation.seq for each in swaps if _waiting_modules_have_both_sides(each, lookups)]:
-            revived = await delivery.allow_given_up_swaps_one_more_try(database, retries, complete)
+            revived = await delivery.retry_abandoned_swaps_once(database, retries, complete)
             log.get(__name__).info("address_swaps_revived", messages=revived)
             total += len(revived)
     return total

@@ -31,7 +31,7 @@ from infra.database import Database
 from infra.heartbeats import send_heartbeats_during_block
 from infra.objects import ObjectStore
 from stores.addresses import search
-from stores.addresses.search import LatestMessageIdsOfUprn
+from stores.addresses.search import LastWriteAndUnfinishedIds
 
 EXACT_INTEGER_MAX: Final = 2**53
 
@@ -43,14 +43,14 @@ class DifferenceKind(StrEnum):
     RECORD = "record"
 
 
-class AddressFingerprint(NamedTuple):
+class AddressIdAndRecordDigest(NamedTuple):
     """The id and the record's digest of a UPRN's address in one module."""
 
     address_id: int
     digest: str
 
 
-Fingerprints = Mapping[Module, AddressFingerprint | None]
+Fingerprints = Mapping[Module, AddressIdAndRecordDigest | None]
 
 
 class AddressDifference(NamedTuple):
@@ -78,8 +78,8 @@ def find_difference(uprn: int, fingerprints: Fingerprints) -> AddressDifference 
     return AddressDifference(uprn, tuple(kinds), fingerprints) if kinds else None
 
 
-def build_fingerprint(entry: AddressEntry) -> AddressFingerprint:
-    return AddressFingerprint(
+def build_fingerprint(entry: AddressEntry) -> AddressIdAndRecordDigest:
+    return AddressIdAndRecordDigest(
         entry.address_id, entry.digest.lower() if entry.digest else digest_record(entry.record or {})
     )
 
@@ -125,7 +125,7 @@ async def iterate_fingerprints_of_all_uprns(
         readers = [await stack.enter_async_context(_ModuleAddressReader(modules, module)) for module in Module]
         heads = {reader: await reader.read_next() for reader in readers}
         while uprn := min((head[0] for head in heads.values() if head), default=None):
-            sides: dict[Module, AddressFingerprint | None] = {}
+            sides: dict[Module, AddressIdAndRecordDigest | None] = {}
             for reader, head in heads.items():
                 is_here = head is not None and head[0] == uprn
                 sides[reader.module] = head[1] if head and is_here else None
@@ -136,7 +136,7 @@ async def iterate_fingerprints_of_all_uprns(
 
 async def look_up_fingerprints(
     modules: AddressPageReader, uprns: Sequence[int], page_size: int
-) -> dict[int, dict[Module, AddressFingerprint | None]]:
+) -> dict[int, dict[Module, AddressIdAndRecordDigest | None]]:
     """Return what ascending UPRNs have in each module now; the pages that are read hold those between them, too."""
     found = await asyncio.gather(*(_look_up_in_module(modules, module, uprns, page_size) for module in Module))
     return {uprn: {module: each.get(uprn) for module, each in zip(Module, found, strict=True)} for uprn in uprns}
@@ -144,8 +144,8 @@ async def look_up_fingerprints(
 
 async def _look_up_in_module(
     modules: AddressPageReader, module: Module, uprns: Sequence[int], page_size: int
-) -> dict[int, AddressFingerprint]:
-    found, after, size = dict[int, AddressFingerprint](), uprns[0] - 1, RequestSize(page_size)
+) -> dict[int, AddressIdAndRecordDigest]:
+    found, after, size = dict[int, AddressIdAndRecordDigest](), uprns[0] - 1, RequestSize(page_size)
     has_more = True
     while has_more and after < uprns[-1]:
         page, has_more = await _request_fingerprints(modules, module, after, size)
@@ -156,7 +156,7 @@ async def _look_up_in_module(
 
 async def _request_fingerprints(
     modules: AddressPageReader, module: Module, after: int, size: RequestSize
-) -> tuple[dict[int, AddressFingerprint], bool]:
+) -> tuple[dict[int, AddressIdAndRecordDigest], bool]:
     """Return a page by UPRN, in their order, and whether there may be more; while records are large, a shorter one.
 
     Records are forgotten here: a page of them may be large.
@@ -191,8 +191,8 @@ class _ModuleAddressReader:
         self.module = module
         self._modules = modules
         self._size = RequestSize(SCAN_PAGE)
-        self._page: Iterator[tuple[int, AddressFingerprint]] = iter(())
-        self._next_page: asyncio.Task[tuple[dict[int, AddressFingerprint], bool]] | None = None
+        self._page: Iterator[tuple[int, AddressIdAndRecordDigest]] = iter(())
+        self._next_page: asyncio.Task[tuple[dict[int, AddressIdAndRecordDigest], bool]] | None = None
 
     async def __aenter__(self) -> Self:
         self._next_page = self._begin_request(0)
@@ -206,7 +206,7 @@ class _ModuleAddressReader:
             with suppress(asyncio.CancelledError, ModuleFailure):
                 await self._next_page
 
-    async def read_next(self) -> tuple[int, AddressFingerprint] | None:
+    async def read_next(self) -> tuple[int, AddressIdAndRecordDigest] | None:
         """Return the next UPRN and what it has, or None after the last."""
         while (found := next(self._page, None)) is None and self._next_page is not None:
             page, has_more = await self._next_page
@@ -214,7 +214,7 @@ class _ModuleAddressReader:
             self._page = iter(page.items())
         return found
 
-    def _begin_request(self, after: int) -> asyncio.Task[tuple[dict[int, AddressFingerprint], bool]]:
+    def _begin_request(self, after: int) -> asyncio.Task[tuple[dict[int, AddressIdAndRecordDigest], bool]]:
         return asyncio.create_task(_request_fingerprints(self._modules, self.module, after, self._size))
 
 
@@ -312,7 +312,7 @@ class DriftActivities:
         self,
         params: ComparisonNameInput,
         findings: DriftCountsAndListedDifferences,
-        known: Sequence[LatestMessageIdsOfUprn],
+        known: Sequence[LastWriteAndUnfinishedIds],
     ) -> ModuleComparisonCounts:
         made_at = await self._database.now()
         # Of its own: an attempt that the engine believes lost may go on, and would replace what a manifest describes.
@@ -336,7 +336,9 @@ class DriftActivities:
 
 
 def render_drift_workbook(
-    report: ModuleComparisonCounts, shown: Sequence[AddressDifference], known: Sequence[LatestMessageIdsOfUprn]
+    report: ModuleComparisonCounts,
+    shown: Sequence[AddressDifference],
+    known: Sequence[LastWriteAndUnfinishedIds],
 ) -> bytes:
     """Return the figures, and the addresses that differ with what each module has, as a workbook."""
     # Workflows import activities for their signatures, and must not pay for pandas and Arrow.

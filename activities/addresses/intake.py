@@ -82,7 +82,7 @@ class _ConcurrentTopicPuller:
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(pulls):
-                    group.create_task(self._pull_repeatedly())
+                    group.create_task(self._pull_until_time_or_shutdown())
         except ExceptionGroup as failures:
             # The pulls of a slice fail for the same reason: one is enough for the history.
             raise failures.exceptions[0] from None
@@ -90,7 +90,7 @@ class _ConcurrentTopicPuller:
             self._stopping.cancel()
         return self._counts
 
-    async def _pull_repeatedly(self) -> None:
+    async def _pull_until_time_or_shutdown(self) -> None:
         while (left := self._until - time.monotonic()) > 0 and not self._stopping.done():
             begun = time.monotonic()
             received = await self._pull_once(left)

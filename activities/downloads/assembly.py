@@ -42,7 +42,7 @@ async def join_ranges_or_plan_books(objects: ObjectStore, assemble: AssembleInpu
     ledgers = [
         await _read_ledgers(objects, spec.build_table_spec(table), count) for table, count in enumerate(assemble.ranges)
     ]
-    warnings = assemble.warnings + require_allowed_repeats_and_collect_warnings(spec, sources, assemble.pages, ledgers)
+    warnings = assemble.warnings + check_page_repeats_and_collect_warnings(spec, sources, assemble.pages, ledgers)
     known = FileOrSegments(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
     if sources.archive:
         return known.model_copy(
@@ -62,7 +62,7 @@ async def join_ranges_or_plan_books(objects: ObjectStore, assemble: AssembleInpu
     )
 
 
-def require_allowed_repeats_and_collect_warnings(
+def check_page_repeats_and_collect_warnings(
     spec: DownloadSpec, sources: SourcesProbe, pages: Sequence[Sequence[int]], ledgers: Sequence[Sequence[RangeLedger]]
 ) -> list[str]:
     """Check for pages that came twice, and return warnings about the rows of all tables.

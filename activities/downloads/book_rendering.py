@@ -76,7 +76,7 @@ class BookRenderer:
             await self._add_rows(body, 0, first, min(SAMPLE_ROWS, count - first))
         return await asyncio.to_thread(body.flush_and_count_bytes) / body.rows
 
-    async def render_single_book(self) -> AsyncGenerator[TemporaryBookFile]:
+    async def render_and_close_single_book(self) -> AsyncGenerator[TemporaryBookFile]:
         """Render all tables to a single book.
 
         Raises:
@@ -112,7 +112,7 @@ class BookRenderer:
                     book, packed = self._create_book(), 0
                     body = await self._begin_table(book, 0)
                 before = packed
-                packed = await asyncio.to_thread(_add_rows_and_count_bytes, body, batch)
+                packed = await asyncio.to_thread(_add_rows_and_get_total_bytes, body, batch)
                 largest = max(largest, packed - before)
         yield await _write_book_to_temporary_file(book, footer=segment.is_last)
 
@@ -138,7 +138,7 @@ class BookRenderer:
         return read_batches(self._rows, table, first_row, rows, self._batch_bytes)
 
 
-def _add_rows_and_count_bytes(body: TableBodyWriter, batch: pa.RecordBatch) -> int:
+def _add_rows_and_get_total_bytes(body: TableBodyWriter, batch: pa.RecordBatch) -> int:
     """Encode and pack rows; return the size of all rows so far."""
     body.add(batch)
     return body.flush_and_count_bytes()

@@ -172,11 +172,11 @@ async def _render_and_store_books(
 ) -> RenderedSegment:
     """Render the books of a segment and store them; explain books that cannot be made as faults."""
     storage = _SegmentBookWriter(objects, spec, segment)
-    files = renderer.render_single_book() if segment.whole else renderer.render_books(segment)
+    files = renderer.render_and_close_single_book() if segment.whole else renderer.render_books(segment)
     try:
         async with aclosing(files):
             return await (
-                storage.store_as_part_if_large_enough(archive_upload, files)
+                storage.store_as_part_unless_too_small(archive_upload, files)
                 if archive_upload
                 else storage.store_as_objects(files)
             )
@@ -216,14 +216,14 @@ class _SegmentBookWriter:
             books.append(self._build_rendered_book(file, len(books), stored.etag))
         return RenderedSegment(books=books)
 
-    async def store_as_part_if_large_enough(
+    async def store_as_part_unless_too_small(
         self, upload_id: str, files: AsyncGenerator[TemporaryBookFile]
     ) -> RenderedSegment:
         """Store all books as one part of the archive, or nothing if they are too small for a part."""
         books, pieces = list[RenderedBook](), list[bytes]()
         async for file in files:
             books.append(self._build_rendered_book(file, len(books)))
-            pieces.append(encode_local_header(books[-1].member, self._spec.archive_timestamp))
+            pieces.append(encode_local_header(books[-1].member, self._spec.timestamp_of_files_in_archive))
             pieces += [piece async for piece in file.stream_once_and_close()]
         data = b"".join(pieces)
         if len(data) < staging.PART_MIN_BYTES:
@@ -337,7 +337,7 @@ async def _complete_archive(
 ) -> tuple[int, str]:
     """Complete the archive, whose parts are the books and, at last, its directory."""
     key = names.build_archive_key(params.spec)
-    directory = encode_central_directory(members, params.spec.archive_timestamp)
+    directory = encode_central_directory(members, params.spec.timestamp_of_files_in_archive)
     if await objects.head(key) is None:
         parts = [UploadPart(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
         last = await objects.put_part(key, params.archive, len(parts) + 1, directory)
@@ -365,10 +365,10 @@ async def _stream_archive(
     objects: ObjectStore, params: CombineBooksInput, members: Sequence[ZipMemberSizeAndChecksum]
 ) -> AsyncIterator[bytes]:
     for member, key in zip(members, _list_book_keys(params), strict=True):
-        yield encode_local_header(member, params.spec.archive_timestamp)
+        yield encode_local_header(member, params.spec.timestamp_of_files_in_archive)
         async for piece in objects.stream(key):
             yield piece
-    yield encode_central_directory(members, params.spec.archive_timestamp)
+    yield encode_central_directory(members, params.spec.timestamp_of_files_in_archive)
 
 
 def _list_book_keys(params: CombineBooksInput) -> list[str]:

@@ -71,7 +71,8 @@ class RangeFetcher:
             if not self._stager.new_columns:
                 try:
                     done = (
-                        await self._stage_pages_and_check_if_last(deadline) or self._stager.next_page == self._pages.end
+                        await self._stage_pages_and_find_empty_end(deadline)
+                        or self._stager.next_page == self._pages.end
                     )
                     if done:
                         await self._require_no_rows_behind_end()
@@ -94,11 +95,11 @@ class RangeFetcher:
         await (self._stager.on_last_page_added() if is_staged else self._stager.store_tail())
         return self._build_result(done=done)
 
-    async def _stage_pages_and_check_if_last(self, deadline: float) -> bool:
+    async def _stage_pages_and_find_empty_end(self, deadline: float) -> bool:
         """Stage pages until the monotonic clock reads `deadline`; return whether one of them is the last."""
         async with aclosing(self._read_ahead(deadline)) as answers:
             async for page in answers:
-                if self._ends_source_without_total(page):
+                if self._is_empty_end_of_source_without_total(page):
                     return True
                 has_gaps = page.has_more and page.rows < self._extent.page_size
                 mark = repeats.build_page_mark(page.rows, page.digest)
@@ -136,14 +137,16 @@ class RangeFetcher:
             wait=wait,
         )
 
-    def _ends_source_without_total(self, page: EncodedPage | FirstPage) -> bool:
+    def _is_empty_end_of_source_without_total(self, page: EncodedPage | FirstPage) -> bool:
         """Return whether a page ends a source without a total: it is empty and announces no more."""
         if self._pages.end is not None:
             return False
         if self._is_empty_page_ending_open_range(page):
             return True
         position = self._stager.next_page
-        plan.raise_if_source_seems_endless(position, self._extent.to_source_page_number(position), self._stager.marks)
+        plan.raise_if_too_many_or_empty_pages(
+            position, self._extent.to_source_page_number(position), self._stager.marks
+        )
         return False
 
     def _is_empty_page_ending_open_range(self, page: EncodedPage | FirstPage) -> bool:
@@ -272,7 +275,7 @@ class RangeFetcher:
         while end is None or self._stager.next_page < end:
             position = self._stager.next_page
             page = await self._source.read_page(position, self._extent.page_size, read_first_page, self._tries)
-            if self._ends_source_without_total(page):
+            if self._is_empty_end_of_source_without_total(page):
                 return True
             mark = repeats.build_page_mark(page.rows, blake2b(page.text).hexdigest())
             if end is None:

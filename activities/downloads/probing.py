@@ -147,7 +147,7 @@ class _SourceProber:
         if _has_different_totals(around, first):
             before = around.total, first.total
             around, first = await self._read_single_row_and_first_page()
-            _require_one_total(around, first, before, self._page_size)
+            _require_equal_totals_of_two_pages(around, first, before, self._page_size)
         first = replace(
             first,
             total=around.total if first.total is None else first.total,
@@ -296,14 +296,14 @@ def _has_different_totals(one: FirstPage, other: FirstPage) -> bool:
     return None not in (one.total, other.total) and one.total != other.total
 
 
-def _require_one_total(
+def _require_equal_totals_of_two_pages(
     one_row: FirstPage, page: FirstPage, before: tuple[int | None, int | None], page_size: int
 ) -> None:
     """Check that the total neither depends on the page size nor changes with each request."""
     if not _has_different_totals(one_row, page):
         return
     if before == (one_row.total, page.total):
-        raise _build_bad_total_fault(
+        raise _build_contradictory_total_fault(
             f"a total of {one_row.total} with page_size 1 and of {page.total} with page_size {page_size}"
         )
     raise SourceFault(
@@ -316,10 +316,10 @@ def _require_one_total(
 def _require_total_covers_received_rows(first: FirstPage) -> None:
     """Check that the total is at least the number of rows received."""
     if first.total is not None and first.total < first.rows:
-        raise _build_bad_total_fault(f"a total of {first.total} and answers {first.rows} rows")
+        raise _build_contradictory_total_fault(f"a total of {first.total} and answers {first.rows} rows")
 
 
-def _build_bad_total_fault(reported: str) -> SourceFault:
+def _build_contradictory_total_fault(reported: str) -> SourceFault:
     return SourceFault(
         "source_bad_total",
         f"The source reports {reported}.",

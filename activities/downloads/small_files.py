@@ -90,7 +90,7 @@ class SmallFileMaker:
     async def _check_rows_and_store_file(self, report: FetchRangeResult) -> StoredFile:
         spec, probe, ledger = self.fetch.spec, self.fetch.probe, self._stager.build_whole_ledger()
         assembly.count_rows_and_require_total(probe, [ledger])
-        warnings = report.warnings + assembly.require_allowed_repeats_and_collect_warnings(
+        warnings = report.warnings + assembly.check_page_repeats_and_collect_warnings(
             spec, SourcesProbe(tables=[probe]), [[self.fetch.pages.first]], [[ledger]]
         )
         content_type = sinks.build_sink(spec).content_type

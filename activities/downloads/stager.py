@@ -12,11 +12,11 @@ from activities.downloads.book_rendering import BufferedRowReader
 from domain.downloads import names, repeats, staging
 from domain.downloads.activity_models import FetchRangeInput
 from domain.downloads.staging import (
+    BoundaryBetweenPagesOfTail,
     RangeLedger,
     RenderedSegment,
     StagedPartsInvalid,
     StagedTailRecord,
-    TailPageEnd,
     UploadedPartRecord,
 )
 from infra import metrics
@@ -124,7 +124,7 @@ class RangeStager:
         metrics.BYTES.inc(len(encoded))
         while self._pieces_bytes >= staging.CUT_AT_BYTES and await self._upload_part_if_full():
             pass
-        await self._store_tail_if_due()
+        await self._store_tail_at_intervals()
 
     def add_new_columns(self, names: Iterable[str]) -> None:
         """Add columns that the first page does not have. What was collected is dropped, as it is read again."""
@@ -136,9 +136,9 @@ class RangeStager:
         """Go on to the next page without staging this one; secure the place if it is time."""
         self.next_page += 1
         self.marks.append(mark)
-        await self._store_tail_if_due()
+        await self._store_tail_at_intervals()
 
-    async def _store_tail_if_due(self) -> None:
+    async def _store_tail_at_intervals(self) -> None:
         if time.monotonic() - self._secured_at >= SECURE_EVERY_SECONDS:
             await self.store_tail()
 
@@ -180,7 +180,7 @@ class RangeStager:
         # Free the pieces before sending: if the upload fails, this attempt is over.
         del self._pieces[:count]
         self._pieces_bytes -= len(data)
-        number = staging.compute_part_number(self.ledger.range, len(self.ledger.parts), self._ranges)
+        number = staging.compute_part_number_in_range_block(self.ledger.range, len(self.ledger.parts), self._ranges)
         part = await self._objects.put_part(
             names.build_joined_parts_key(self._spec), self.ledger.upload_id, number, data
         )
@@ -307,13 +307,15 @@ def _join_pieces(pieces: Sequence[_StagedPiece]) -> bytes:
     return b"".join([piece.data for piece in pieces])
 
 
-def _build_tail_page_ends(pieces: Sequence[_StagedPiece]) -> list[TailPageEnd]:
+def _build_tail_page_ends(pieces: Sequence[_StagedPiece]) -> list[BoundaryBetweenPagesOfTail]:
     page_ends, size = [], 0
     for piece in pieces:
         size += len(piece.data)
         if size >= staging.PAGE_END_DISTANCE_BYTES:
             page_ends.append(
-                TailPageEnd(bytes_after_previous=size, next_page=piece.next_page, rows_of_range=piece.rows)
+                BoundaryBetweenPagesOfTail(
+                    bytes_after_previous=size, next_page=piece.next_page, rows_of_range=piece.rows
+                )
             )
             size = 0
     return page_ends

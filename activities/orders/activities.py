@@ -17,10 +17,10 @@ from activities.orders.window_checks import require_clock_not_put_back
 from clients.platforms import (
     AttemptTimeBudget,
     CredentialsRefused,
+    DailyQuotaOfAllPlatforms,
     PlatformConnector,
     PlatformConnectorFactory,
     PlatformFailure,
-    ProjectRequestQuota,
     ReplayableAnswerLog,
 )
 from clients.platforms.credentials import build_credentials_reader
@@ -242,7 +242,9 @@ class PlatformActivities:
             state, params, answers, AttemptTimeBudget.for_attempt(params.settings.timeout, began)
         )
         try:
-            async with saver.save_during_block(answers, state.row.declared_revision) if saver else nullcontext():
+            async with (
+                saver.save_at_intervals_during_block(answers, state.row.declared_revision) if saver else nullcontext()
+            ):
                 result = await self._read_window_and_commit(
                     state, params, connector, may_split=attempt.taken is SliceStateWhenTaken.OPEN
                 )
@@ -266,7 +268,7 @@ class PlatformActivities:
         """Build the failure of the attempt, and store the received answers where the next one may build on them."""
         result = slice_attempts.to_attempt_failure(failure)
         if slice_attempts.are_received_answers_still_valid(failure):
-            resume_point = await slice_attempts.store_gained_answers_and_get_resume_point(
+            resume_point = await slice_attempts.store_gained_answers_or_keep_resume_point(
                 self._objects, params, answers, state.row.declared_revision
             )
             return slice_attempts.add_resume_point_and_decide_retryable(result, failure, resume_point, answers.gained)
@@ -315,7 +317,7 @@ class PlatformActivities:
         keys = build_credentials_reader(self._settings.credentials_folder, settings.credentials)
         capability = settings.apply_rate_and_api_version(state.capability)
         per_day = self._quotas.with_overrides(state.quotas).platform_requests_per_day
-        quota = ProjectRequestQuota(state.row.project_id, per_day)
+        quota = DailyQuotaOfAllPlatforms(state.row.project_id, per_day)
         return self._connectors.build_connector(
             capability, state.account, keys, answers=answers, budget=budget, quota=quota
         )

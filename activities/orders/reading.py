@@ -188,7 +188,7 @@ class WindowReader:
         total, verdict = await self._count_rows_or_raise_too_many(), PagingPassVerdict.AGAIN
         while verdict is PagingPassVerdict.AGAIN:
             before, listing = total, await self._read_all_pages_once(total)
-            if is_clean_pass_enough and self._is_clean(listing, total):
+            if is_clean_pass_enough and self._is_sorted_and_reaches_total(listing, total):
                 break
             total = self.contents.total = await self._connector.fetch_row_count(self._window)
             verdict = passes.add_pass(
@@ -203,7 +203,7 @@ class WindowReader:
             raise self._build_unstable_failure(passes.done)
         await self._require_complete_window(listing, total)
 
-    def _is_clean(self, listing: _PassListing, total: int | None) -> bool:
+    def _is_sorted_and_reaches_total(self, listing: _PassListing, total: int | None) -> bool:
         """Return whether a pass lists as many orders as the platform counts, and nothing else speaks against it."""
         return (
             not listing.is_unsorted
@@ -296,7 +296,7 @@ class WindowReader:
             page = await self._connector.fetch_first_page(self._window)
             if not _is_filter_ignored(page.outside, len(page.orders)):
                 raise WindowTooLarge
-            self._stop_splitting()
+            self._lift_row_limit()
         return total
 
     async def _read_all_pages_once(self, total: int | None) -> _PassListing:
@@ -312,7 +312,7 @@ class WindowReader:
                 if self._rows_max is not None and len(distinct) > self._rows_max:
                     if not _is_filter_ignored(listing.outside, listing.rows):
                         raise WindowTooLarge
-                    self._stop_splitting()
+                    self._lift_row_limit()
         except TooManyRows:
             if self._rows_max is None:
                 raise
@@ -323,7 +323,7 @@ class WindowReader:
         self.contents.undated = max(self.contents.undated, listing.undated)
         return listing
 
-    def _stop_splitting(self) -> None:
+    def _lift_row_limit(self) -> None:
         """Read the window whatever number of orders it has: its parts have as many."""
         self._rows_max = None
 

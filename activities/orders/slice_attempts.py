@@ -32,7 +32,7 @@ from domain.orders.capability import PagingByNumberCursorTokenOrLink
 from domain.orders.slices import SliceAttemptFailure, SliceFailureKind, SliceResumePoint
 from infra import log, metrics, outages
 from infra.objects import ObjectMissing, ObjectStore
-from stores.orders.attempts import DeclarationChanged, SliceReadingResult
+from stores.orders.attempts import DeclarationChangedDuringRead, SliceReadingResult
 from stores.orders.platforms import PlatformWithSettingsInForce
 
 
@@ -64,7 +64,7 @@ async def load_unexpired_answers_of_earlier_attempts(
         return ReplayableAnswerLog()
 
 
-async def store_gained_answers_and_get_resume_point(
+async def store_gained_answers_or_keep_resume_point(
     objects: ObjectStore, params: ReadSliceInput, answers: ReplayableAnswerLog, declared_revision: int
 ) -> SliceResumePoint | None:
     """Store the received answers for the next attempt, and return where."""
@@ -113,7 +113,9 @@ class AnswerLogSaver:
         return () if self.resume_point is None else (self.resume_point,)
 
     @asynccontextmanager
-    async def save_during_block(self, answers: ReplayableAnswerLog, declared_revision: int) -> AsyncIterator[None]:
+    async def save_at_intervals_during_block(
+        self, answers: ReplayableAnswerLog, declared_revision: int
+    ) -> AsyncIterator[None]:
         """Store the answers every few seconds while the body runs."""
         ended = asyncio.Event()
         task = asyncio.create_task(self._save_until(ended, answers, declared_revision))
@@ -134,7 +136,7 @@ class AnswerLogSaver:
             began, gained = time.monotonic(), answers.gained
             try:
                 if gained > saved:
-                    self.resume_point = await store_gained_answers_and_get_resume_point(
+                    self.resume_point = await store_gained_answers_or_keep_resume_point(
                         self._objects, self._params, answers, declared_revision
                     )
                 saved = gained
@@ -219,7 +221,7 @@ def convert_platform_failures(saver: AnswerLogSaver | None = None) -> Iterator[N
         yield
     except PlatformFailure as failure:
         raise to_application_error(to_attempt_failure(failure)) from None
-    except DeclarationChanged as changed:
+    except DeclarationChangedDuringRead as changed:
         raise to_application_error(_build_failure_to_read_again(changed)) from None
     except asyncio.CancelledError:
         details = activity.cancellation_details()
@@ -284,7 +286,7 @@ def _describe_outage_or_first_of_group(error: BaseException) -> str:
     return outages.describe_outage(error)
 
 
-def _build_failure_to_read_again(changed: DeclarationChanged) -> SliceAttemptFailure:
+def _build_failure_to_read_again(changed: DeclarationChangedDuringRead) -> SliceAttemptFailure:
     """Build the failure of an attempt whose reading does not count: the slice is read again at once."""
     fault = FaultRecord(code="platform_failed", message=str(changed), hint="It is read again.", retryable=True)
     return SliceAttemptFailure(kind=SliceFailureKind.TOLD_TO_WAIT, fault=fault, is_own_limit=True)

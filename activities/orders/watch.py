@@ -37,7 +37,7 @@ class PlatformPresenceActivities:
         return PlatformNumbersResult(platforms=await platforms.list_platform_numbers(self._database))
 
     @activity.defn(name="order_note_presence")
-    async def record_unserved_platforms_and_alarm(self, presence: ServedPlatformsResult) -> AlarmsToAnnounce:
+    async def record_unserved_and_alarm_newly_unserved(self, presence: ServedPlatformsResult) -> AlarmsToAnnounce:
         """Record since when platforms are unserved; return an alarm for each that has just become so."""
         alarms = AlarmsToAnnounce()
         call = temporal.get_activity_call()
@@ -80,7 +80,7 @@ class OverdueScanActivities:
         for each in lost:
             await health.record_stale_reread_as_failed(self._database, each)
         ids = [each.slice_id for each in overdue.slices if each not in lost]
-        reported, platforms = await health.mark_stale_slices_as_reported(self._database, overdue, ids, call)
+        reported, platforms = await health.mark_reported_and_load_overdue_platforms(self._database, overdue, ids, call)
         alarms = []
         for each in overdue.slices:
             if each.slice_id in reported:

@@ -16,7 +16,7 @@ from activities.transfers.journal import GseTaskJournal
 from activities.transfers.repository import FileRepositoryClient
 from activities.transfers.sending import ShardSender, ShardSpecFileAndDeadlines
 from clients.gse import GseFailure
-from domain.limits import SpendingBeyondLimit
+from domain.limits import UncheckedSpending
 from domain.quotas import DAY_SECONDS, build_day_bucket_name
 from domain.transfers import names
 from domain.transfers.activity_models import (
@@ -159,7 +159,7 @@ class TransferActivities:
         """Count what reached targets in this attempt; of one that is killed before this, nothing is counted."""
         metrics.TRANSFER_BYTES.inc(amount)
         bucket = build_day_bucket_name("transfer_bytes_per_day", project_id)
-        await DatabaseLimiter(self._database).spend_and_read(SpendingBeyondLimit(bucket, amount, DAY_SECONDS))
+        await DatabaseLimiter(self._database).spend_and_read(UncheckedSpending(bucket, amount, DAY_SECONDS))
 
     @activity.defn(name="transfer_end_targets")
     async def end_unfinished_targets_of_shards(self, input_: EndUnfinishedTargetsOfShardsInput) -> None:
@@ -192,9 +192,9 @@ class TransferHousekeeping:
     async def purge_expired_jobs_and_cancellations(self) -> int:
         """Delete the targets of jobs past their retention in batches, and old jobs; return how many jobs."""
         purged = await remove_in_batches_within_time(
-            partial(jobs.purge_targets_of_expired_jobs, self._database), PURGE_BATCH
+            partial(jobs.purge_expired_targets_and_count_jobs, self._database), PURGE_BATCH
         )
-        await jobs.purge_job_rows(self._database, EXPIRED_JOBS_RETENTION)
+        await jobs.delete_job_rows_after_target_purge(self._database, EXPIRED_JOBS_RETENTION)
         await jobs.purge_cancellations(self._database, CANCELLATIONS_RETENTION)
         if purged:
             log.get(__name__).info("transfers_purged", jobs=purged)

@@ -99,11 +99,13 @@ class ShardSender:
         while self._progress.unfinished and time.time() < self._context.deadline:
             await self._end_or_terminate_cancelled()
             await self._terminate_broken_tasks()
-            begun = await self._save_and_begin_task_for_due_targets()
+            begun = await self._begin_task_for_due_targets_and_get_number()
             before = self.ended_count
             await self._poll_active_tasks(except_task=begun)
             await self._save_changed_targets_and_tasks()
-            await self._wait_for_next_poll(schedule.advance_to_next_pause(any_just_ended=self.ended_count > before))
+            await self._wait_for_poll_or_due_target(
+                schedule.advance_to_next_pause(any_just_ended=self.ended_count > before)
+            )
         if self._progress.unfinished:
             await self._terminate_and_end_at_deadline()
 
@@ -116,7 +118,7 @@ class ShardSender:
                 _log.warning("gse_task_recovered", task_id=found.task_id)
                 self._progress.set_id_of_recovered_task_and_unschedule(task, found.task_id, found.answered_at)
         if unconfirmed:
-            await self._save_and_retry_until_deadline()
+            await self._save_despite_outages_until_deadline()
             for task in unconfirmed:
                 self._journal.delete_entry(task.journal_key)
 
@@ -131,7 +133,7 @@ class ShardSender:
         """End cancelled targets that are not being sent; ask GSE to terminate the others."""
         keys = await self._lease.list_cancelled_keys()
         targets = [target for target in self._progress.unfinished if target.key in keys]
-        self._progress.end_cancelled_targets_not_being_sent([target for target in targets if target.due_at is not None])
+        self._progress.end_unsent_targets_as_cancelled([target for target in targets if target.due_at is not None])
         sent = [target for target in targets if target.due_at is None]
         self._progress.mark_targets_as_being_terminated(sent)
         new = [target for target in sent if target.key not in self._terminated_targets]
@@ -152,7 +154,7 @@ class ShardSender:
                             await self._poll_task(task)
                             self._terminated_tasks.add(task.number)
 
-    async def _save_and_begin_task_for_due_targets(self) -> int:
+    async def _begin_task_for_due_targets_and_get_number(self) -> int:
         """Begin a GSE task for the targets that are due, and save it before GSE is asked; return its number, or 0."""
         held_back = {
             task.number
@@ -193,7 +195,7 @@ class ShardSender:
             self._progress.remove_unaccepted_task_and_reschedule(task, time.time() + pause, str(error))
         else:
             self._unsure_begins = 0
-        await self._save_and_retry_until_deadline()
+        await self._save_despite_outages_until_deadline()
         entry.delete_file()
 
     async def _begin_task_when_its_turn_comes(
@@ -222,7 +224,7 @@ class ShardSender:
                         self._build_request(due), entry.write_task_id, require_lease_and_time
                     )
             except _LeaseUnknown:
-                await self._save_and_retry_until_deadline()
+                await self._save_despite_outages_until_deadline()
             except TimeoutError:
                 if asked.is_set():
                     raise
@@ -313,7 +315,7 @@ class ShardSender:
         try:
             await self._gse.request_termination(task.task_id or "", agents)
         except GseRefused as error:
-            if len(agents) == 1 or isinstance(error, GseForbidden) or self._progress.is_unknown_to_gse(task):
+            if len(agents) == 1 or isinstance(error, GseForbidden) or self._progress.did_gse_repeatedly_deny_task(task):
                 _log.warning("gse_terminate_refused", task_id=task.task_id, error=str(error))
                 return
             middle = len(agents) // 2
@@ -328,7 +330,7 @@ class ShardSender:
             saved = list(self._progress.tasks.values()) if tasks else None
             await self._lease.write_changes_or_raise_if_lost(changes, saved, self._progress.trouble)
 
-    async def _save_and_retry_until_deadline(self) -> None:
+    async def _save_despite_outages_until_deadline(self) -> None:
         """Save changes and tasks, and repeat that during outages of the database until the deadline."""
         changes, tasks = self._progress.list_and_clear_changed_targets(), list(self._progress.tasks.values())
         while True:
@@ -340,7 +342,7 @@ class ShardSender:
                 _log.warning("gse_task_not_saved_yet", error=repr(error))
                 await asyncio.sleep(SAVE_PAUSE_SECONDS)
 
-    async def _wait_for_next_poll(self, seconds: float) -> None:
+    async def _wait_for_poll_or_due_target(self, seconds: float) -> None:
         """Wait until the next poll, but no longer than until a target is due or the deadline."""
         now = time.time()
         moments = [target.due_at for target in self._progress.unfinished if target.due_at is not None]

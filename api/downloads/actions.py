@@ -22,7 +22,7 @@ from api.webhooks import WebhookDeliveryResponse
 from domain.downloads import names
 from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadState
 from domain.faults import Conflict, Invalid, Paused
-from domain.webhooks import DELIVERY_ID_PATTERN, WebhookOwner
+from domain.webhooks import DELIVERY_ID_PATTERN, WebhookEventSubject
 from infra import outages
 from infra.secrets import refuse_unreadable_seals
 from stores import sealed
@@ -184,5 +184,5 @@ async def redeliver_webhook(call: Call, path: DeliveryPath) -> WebhookDeliveryRe
     return await webhooks.redeliver_webhook(call, call.project_id, _build_webhook_owner(path), path.delivery_id)
 
 
-def _build_webhook_owner(path: DownloadPath) -> WebhookOwner:
-    return WebhookOwner(system=names.SYSTEM, id=path.task_id)
+def _build_webhook_owner(path: DownloadPath) -> WebhookEventSubject:
+    return WebhookEventSubject(system=names.SYSTEM, id=path.task_id)

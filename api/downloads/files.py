@@ -139,7 +139,7 @@ async def read_link_headers(call: Call, path: LinkPath) -> web.Response:
 
 async def stream_file(call: Call, task_id: str) -> web.StreamResponse:
     """Send the file of a download, and its address in `Content-Location`."""
-    return await _send_file(
+    return await _send_whole_file(
         call, await _require_file_of_download(call, task_id), {"Content-Location": f"/v1/downloads/{task_id}"}
     )
 
@@ -152,11 +152,11 @@ async def _redirect_unless_range_is_outdated(call: Call, file: DownloadFile) -> 
     headers, etag = call.request.headers, _quote_etag(file)
     if hdrs.RANGE in headers and headers.get(hdrs.IF_RANGE, etag) != etag:
         call.remove_time_limit()
-        return await _send_file(call, file)
+        return await _send_whole_file(call, file)
     return await _redirect_to_store(call, file)
 
 
-async def _send_file(
+async def _send_whole_file(
     call: Call, file: DownloadFile, more: Mapping[str, str] = MappingProxyType({})
 ) -> web.StreamResponse:
     """Send a file in pieces, so that memory stays constant."""

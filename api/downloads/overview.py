@@ -24,4 +24,4 @@ def get_failure_count_period(settings: Settings) -> timedelta:
 
 def build_workload_counter(services: Services) -> Callable[[], Awaitable[WorkByProject]]:
     """Return a function that counts the downloads of every project."""
-    return partial(catalogue.count_downloads, services.database)
+    return partial(catalogue.count_downloads_and_failure_causes_by_project, services.database)

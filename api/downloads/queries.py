@@ -28,7 +28,7 @@ from stores.downloads.catalogue import DownloadFilter
 STEP_PREFIX = "download_"
 
 
-def _normalize_host(host: str) -> str:
+def _lowercase_host_or_reject_url(host: str) -> str:
     """Return the host in lower case; raise ValueError for more than a host, which would match no download."""
     is_ipv6 = host.count(":") > 1
     if "/" in host or "[" in host or (":" in host and not is_ipv6):
@@ -46,9 +46,9 @@ class DownloadsQuery(PageQuery):
     cause: DownloadCause | None = Field(default=None, description="the code of the fault")
     type: FileType | None = None
     operator_id: str | None = Field(default=None, max_length=64)
-    source_host: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_normalize_host)] | None = Field(
-        default=None, description="a host of its source URLs, without its port"
-    )
+    source_host: (
+        Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_lowercase_host_or_reject_url)] | None
+    ) = Field(default=None, description="a host of its source URLs, without its port")
     file_name: str | None = Field(default=None, min_length=1, max_length=200, description="a part of it, in any case")
     created_after: QueryTimestamp | None = Field(default=None, description="at or after this time")
     created_before: QueryTimestamp | None = Field(default=None, description="before this time")
@@ -150,13 +150,15 @@ async def list_activity_attempts(call: Call, path: DownloadPath, query: AttemptL
     await get_status_reader(call).read_status(call.project_id, path.task_id)
     handle = call.services.engine.get_workflow_handle(names.build_download_workflow_id(call.project_id, path.task_id))
     try:
-        found, is_all = await history.list_newest_activities(call.services.engine, await handle.describe(), query.limit)
+        found, is_all = await history.list_newest_activities_and_completeness(
+            call.services.engine, await handle.describe(), query.limit
+        )
     except RPCError as error:
         if not outages.is_workflow_or_schedule_missing(error):
             raise
         return ActivityAttemptsResponse(steps=[], more=False)
     for step in found:
-        await _mark_unanswered_step_as_failed(call.services.engine, step)
+        await _mark_step_failed_if_result_asks_for_retry(call.services.engine, step)
     return ActivityAttemptsResponse(steps=[_build_step_response(step) for step in found], more=not is_all)
 
 
@@ -169,7 +171,7 @@ class _ResultWithRetryWait(BaseModel):
 _STEPS_OF_SOURCE: Final = (f"{STEP_PREFIX}probe", f"{STEP_PREFIX}fetch_range")
 
 
-async def _mark_unanswered_step_as_failed(engine: Client, step: history.ActivityWithAttemptCount) -> None:
+async def _mark_step_failed_if_result_asks_for_retry(engine: Client, step: history.ActivityWithAttemptCount) -> None:
     """Mark a step as failed that ended for the workflow to repeat its request later."""
     if step.activity not in _STEPS_OF_SOURCE or not step.result:
         return

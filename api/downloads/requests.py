@@ -114,7 +114,7 @@ def _convert_number_to_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _convert_empty_to_none(value: Any) -> Any:
+def _convert_empty_text_to_none(value: Any) -> Any:
     """Convert an empty text to None, since many systems send one for a missing value."""
     return None if value == "" else value
 
@@ -154,7 +154,7 @@ HeadersOfSources = Annotated[
 ]
 TimeZone = Annotated[str, Field(max_length=100), AfterValidator(_require_known_zone)]
 OperatorId = Annotated[str, Field(max_length=64), BeforeValidator(_convert_number_to_text)]
-Callback = Annotated[Url | None, BeforeValidator(_convert_empty_to_none)]
+Callback = Annotated[Url | None, BeforeValidator(_convert_empty_text_to_none)]
 TableData = Annotated[
     Annotated[Rows, validation.build_union_branch_tag(0)] | Annotated[Groups, validation.build_union_branch_tag(1)],
     validation.AnyOfDiscriminator(_choose_table_union_branch),

@@ -184,7 +184,7 @@ DownloadKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class DownloadRunSnapshot:
+class DownloadRunFromEngine:
     """The answer of the engine about a run."""
 
     memo: DownloadMemo
@@ -222,7 +222,7 @@ class DownloadStatusReader:
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._engine = services.engine
-        self._reads: dict[DownloadKey, asyncio.Task[DownloadRunSnapshot]] = {}
+        self._reads: dict[DownloadKey, asyncio.Task[DownloadRunFromEngine]] = {}
         self._engine_slots = asyncio.Semaphore(ENGINE_READS_MAX)
         self._high_water_marks = HighestReportedRows()
 
@@ -268,7 +268,7 @@ class DownloadStatusReader:
         """Drop the cached status, after a change by this process."""
         self._reads.pop((project_id, task_id), None)
 
-    async def _read_cached_or_query_run(self, project_id: str, task_id: str) -> DownloadRunSnapshot:
+    async def _read_cached_or_query_run(self, project_id: str, task_id: str) -> DownloadRunFromEngine:
         key = (project_id, task_id)
         read = self._reads.get(key)
         if read is None:
@@ -277,7 +277,7 @@ class DownloadStatusReader:
         # The query is shared, so a cancelled caller must not cancel it.
         return await asyncio.shield(read)
 
-    def _schedule_cache_expiry(self, key: DownloadKey, read: asyncio.Task[DownloadRunSnapshot]) -> None:
+    def _schedule_cache_expiry(self, key: DownloadKey, read: asyncio.Task[DownloadRunFromEngine]) -> None:
         def drop_cached_read() -> None:
             if self._reads.get(key) is read:
                 del self._reads[key]
@@ -287,7 +287,7 @@ class DownloadStatusReader:
         else:
             asyncio.get_running_loop().call_later(STATUS_CACHE_SECONDS, drop_cached_read)
 
-    async def _query_run_and_add_running_rows(self, project_id: str, task_id: str) -> DownloadRunSnapshot:
+    async def _query_run_and_add_running_rows(self, project_id: str, task_id: str) -> DownloadRunFromEngine:
         """Query the workflow's memo, and add the rows that running fetchers reported."""
         handle = self._engine.get_workflow_handle(names.build_download_workflow_id(project_id, task_id))
         try:
@@ -303,7 +303,7 @@ class DownloadStatusReader:
         # A run that continues as new keeps the id of its first run.
         first_run_id = description.raw_description.workflow_execution_info.first_run_id
         reported = _mark_failed_if_terminated(add_rows_of_running_fetchers(status, heartbeats), description)
-        return DownloadRunSnapshot(
+        return DownloadRunFromEngine(
             memo=await description.memo_value(names.REQUEST_MEMO, type_hint=DownloadMemo),
             status=self._high_water_marks.raise_rows_to_highest_reported((project_id, task_id), first_run_id, reported),
             started_at=description.start_time,

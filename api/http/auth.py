@@ -16,7 +16,7 @@ from typing import TypeAlias
 from aiohttp import hdrs, web
 from multidict import istr
 
-from api.batching import SharedReadByKey
+from api.batching import UncachedReadByKey
 from api.http.rates import RefusalDelay
 from api.http.routes import Caller, Route, RouteAccess
 from api.http.sessions import (
@@ -82,9 +82,9 @@ class Authenticator:
         }
         self._peppers = settings.secrets.list_peppers()
         self._pepper_id = secrets.derive_pepper_id(self._peppers[0])
-        self._callers = SharedReadByKey(self._find_caller_and_record_key_use, SHARED_READ_PAUSE_SECONDS)
-        self._keys = SharedReadByKey(self._find_live_key_and_record_use)
-        self._projects = SharedReadByKey(self._find_project_quotas)
+        self._callers = UncachedReadByKey(self._find_caller_and_record_key_use, SHARED_READ_PAUSE_SECONDS)
+        self._keys = UncachedReadByKey(self._find_live_key_and_record_use)
+        self._projects = UncachedReadByKey(self._find_quotas_unless_project_missing)
         self._read_quotas = lru_cache(OVERRIDES_CACHE_MAX)(
             lambda overrides: settings.quotas.with_overrides(json.loads(overrides))
         )
@@ -113,7 +113,7 @@ class Authenticator:
         if route.takes_ticket and TICKET_PARAMETER in request.query and hdrs.AUTHORIZATION not in request.headers:
             return await self._identify_by_ticket(request, is_response_started=is_response_started)
         if hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in read_cookies_or_empty(request):
-            return await self.identify_by_key_and_delay_refusal(_read_key(request, route), request.remote)
+            return await self.identify_by_key_and_delay_refusal(_require_key_in_header(request, route), request.remote)
         return await self._identify_by_session(request, route)
 
     async def authorize(self, caller: Caller, request: web.Request, route: Route) -> Caller:
@@ -131,7 +131,7 @@ class Authenticator:
         _require_permissions(caller, route)
         is_named = request.query_string and route.allows_project_in_query and PROJECT_PARAMETER in request.query
         if PROJECT_HEADER in request.headers or is_named:
-            return await self._switch_to_named_project(caller, _read_requested_project(request, route), route)
+            return await self._switch_to_named_project(caller, _read_named_project(request, route), route)
         if route.access is RouteAccess.PROJECT and caller.is_admin:
             raise Unauthenticated(
                 "project_key_needed",
@@ -162,11 +162,11 @@ class Authenticator:
 
     def begin_key_check(self, request: web.Request, route: Route) -> KeyCheck | None:
         """Begin to check a key that was good before; None for other requests, and those that name a project."""
-        token = _read_key(request, route) if hdrs.AUTHORIZATION in request.headers else ""
+        token = _require_key_in_header(request, route) if hdrs.AUTHORIZATION in request.headers else ""
         caller = self._callers.guess(token)
         if caller is None or PROJECT_HEADER in request.headers:
             return None
-        return caller, self._callers.begin_read(token)
+        return caller, self._callers.queue_read_after_current(token)
 
     async def sign_in(self, token: str, address: str | None) -> tuple[Caller, ConsoleSession]:
         """Return the caller to whom a key belongs, and a session that ends with it at the latest; raises the same."""
@@ -266,9 +266,9 @@ class Authenticator:
             await store.record_time_of_key_use(self._database, key_id)
         return record
 
-    async def _find_project_quotas(self, project_id: str) -> QuotaLimits | None:
+    async def _find_quotas_unless_project_missing(self, project_id: str) -> QuotaLimits | None:
         """Return the quotas of a project; None if there is no such project."""
-        overrides = await store.find_quota_overrides_json(self._database, project_id)
+        overrides = await store.get_overrides_json_if_project_exists(self._database, project_id)
         return None if overrides is None else self._read_quotas(overrides)
 
 
@@ -356,7 +356,7 @@ def _build_session_error() -> Unauthenticated:
     return Unauthenticated("session_over", "This session is over, or its key was revoked.", "Sign in again.")
 
 
-def _read_requested_project(request: web.Request, route: Route) -> str:
+def _read_named_project(request: web.Request, route: Route) -> str:
     """Return the project that a request names in its header, or in its query where browsers can set no header."""
     named = request.headers.getall(PROJECT_HEADER, [])
     if route.allows_project_in_query:
@@ -365,7 +365,7 @@ def _read_requested_project(request: web.Request, route: Route) -> str:
     return named[0] if len(set(named)) == 1 else ""
 
 
-def _read_key(request: web.Request, route: Route) -> str:
+def _require_key_in_header(request: web.Request, route: Route) -> str:
     """Return the key of a request: a bearer token, or a Basic password on routes for clients that set no headers."""
     headers = request.headers.getall(hdrs.AUTHORIZATION, [])
     scheme, _, credentials = (headers[0] if len(headers) == 1 else "").partition(" ")

@@ -68,7 +68,7 @@ class RequestRates:
         self._lists = WeakValueDictionary[str, asyncio.Semaphore]()
 
     @asynccontextmanager
-    async def wait_for_turn_if_route_lists_rows(self, caller: Caller) -> AsyncIterator[None]:
+    async def wait_for_turn_to_list_rows(self, caller: Caller) -> AsyncIterator[None]:
         """Let a project read few lists at a time: each costs far more than other requests."""
         if caller.project_id is None or caller.is_admin:
             yield

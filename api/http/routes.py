@@ -326,7 +326,7 @@ class Routes:
         def add_route_of_handler(handler: SomeHandler) -> SomeHandler:
             hints = get_type_hints(handler)
             summary, _, description = (inspect.getdoc(handler) or "").partition("\n")
-            response = _find_response_model(hints["return"])
+            response = _find_response_model_or_keep_hint(hints["return"])
             route = Route(
                 method=method,
                 path=path,
@@ -355,7 +355,7 @@ def _default_to_no_content(options: RouteOptions, response: Any) -> RouteOptions
     return options if response is not type(None) else {"status": HTTPStatus.NO_CONTENT, **options}
 
 
-def _find_response_model(hint: Any) -> Any:
+def _find_response_model_or_keep_hint(hint: Any) -> Any:
     """Return the member of a union that is a model; the option `also` declares the others."""
     return next(filter(_is_model, get_args(hint)), hint)
 

@@ -93,7 +93,7 @@ async def remove_platform(call: Call, path: PlatformPath, body: OperatorRequest)
         await platforms.lock_options_until_commit(session)
         row = (await platforms.load_platform_with_settings(session, path.platform, lock=True)).row
         unfinished = await slices.list_oldest_unfinished_windows(session, path.platform, UNFINISHED_MAX)
-        await platforms.remove_platform_but_keep_row(session, row)
+        await platforms.delete_platform_data_and_blank_row(session, row)
     # The rows go first: without its schedule a platform that is there gets another one.
     running = [each.workflow_id for each in rereads if each.platform == path.platform]
     await handle.terminate_workflows_and_delete_schedule(call.services.engine, path.platform, unfinished, running)

@@ -94,7 +94,7 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
 
     Its schedule starts at once, unless `paused` is true. Kind, shop and project cannot change once orders were claimed.
     """
-    _require_valid_setup(call, path.platform, body)
+    _require_valid_name_capability_and_webhook(call, path.platform, body)
     async with call.services.database.session() as session:
         await platforms.lock_options_until_commit(session)
         # Locked, so that two platforms that are set up at once cannot both be the last one.
@@ -233,7 +233,7 @@ def _build_default_config_response(level: PlatformOptionsVersion) -> PlatformCon
     )
 
 
-def _require_valid_setup(call: Call, platform: str, body: PlatformSetupRequest) -> None:
+def _require_valid_name_capability_and_webhook(call: Call, platform: str, body: PlatformSetupRequest) -> None:
     if platform == DEFAULT_LEVEL:
         raise Invalid(
             "platform_invalid", "The number `default` stands for the shared configuration.", "Choose another number."

@@ -35,7 +35,7 @@ from domain.faults import FaultRecord, Invalid, Missing
 from domain.orders import confirmation, names, windows
 from domain.orders.activity_models import OrderReportFigures, SliceStatus
 from domain.orders.names import CONTENT_TYPE
-from domain.webhooks import WebhookOwner
+from domain.webhooks import WebhookEventSubject
 from infra import outages, starts
 from infra.database import Session
 from infra.limits import DatabaseLimiter
@@ -79,7 +79,7 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
         platform_now = None if row.skew_seconds is None else now + timedelta(seconds=row.skew_seconds)
         known = await _find_incomplete_windows(session, row)
         counts = await slices.count_open_and_failed_by_platform(session, [row.platform])
-        late = await slices.load_late_orders_found_by_sweeps(session, row.platform, now)
+        late = await slices.load_late_orders_from_sweeps(session, row.platform, now)
         backfill = await _find_newest_backfill(session, row.platform)
     lag = None
     if platform_now is not None and row.complete_to is not None:
@@ -260,8 +260,8 @@ async def load_project_id_of_platform(call: Call, path: PlatformPath) -> str:
         return (await platforms.load_platform_with_settings(session, path.platform)).row.project_id
 
 
-def build_webhook_owner(path: PlatformPath) -> WebhookOwner:
-    return WebhookOwner(system=names.SYSTEM, id=path.platform)
+def build_webhook_owner(path: PlatformPath) -> WebhookEventSubject:
+    return WebhookEventSubject(system=names.SYSTEM, id=path.platform)
 
 
 async def _find_incomplete_windows(session: Session, row: OrderPlatform) -> list[windows.TimeWindow]:

@@ -211,11 +211,11 @@ async def _create_task(call: Call, new: NewTask) -> TaskIdText:
     if new.task_id:
         if await _is_existing_equal_task_or_raise_conflict(context, call, new):
             return new.task_id
-        return (await _create_once_under_chosen_id(context, task_type, new))[0]
+        return (await _create_or_find_repeated_create_under_chosen_id(context, task_type, new))[0]
     key = secrets.create_random_token()
     while True:
         task_id = TaskId(key, task_type.name, task_type.end_pos)
-        if await _create_in_lane_and_open_it_if_closed(context, task_type, task_id, new, 0) in {
+        if await _create_in_lane_reopening_it_if_closed(context, task_type, task_id, new, 0) in {
             OperationCode.OK,
             OperationCode.SAME,
         }:
@@ -243,7 +243,7 @@ async def _create_copy_of_ended(call: Call, task_type: CachedTaskType, task_id: 
         await quotas.count_new_tasks_within_quotas(call, context.open_tasks, 1)
     is_refused_or_repeated = False
     try:
-        copy_id, is_refused_or_repeated = await _create_once_under_chosen_id(context, task_type, new)
+        copy_id, is_refused_or_repeated = await _create_or_find_repeated_create_under_chosen_id(context, task_type, new)
     except Fault:
         is_refused_or_repeated = True
         raise
@@ -253,7 +253,7 @@ async def _create_copy_of_ended(call: Call, task_type: CachedTaskType, task_id: 
     return copy_id
 
 
-async def _create_once_under_chosen_id(
+async def _create_or_find_repeated_create_under_chosen_id(
     context: TaskContext, task_type: CachedTaskType, new: NewTask
 ) -> tuple[TaskIdText, bool]:
     """Return the id of the task of a chosen id, and whether an earlier request had claimed that."""
@@ -272,7 +272,7 @@ async def _create_once_under_chosen_id(
         parsed = parse_task_id(claim.task_id)
         if parsed is None:
             raise LookupError(f"the key {claim.chosen_key!r} stands for {claim.task_id!r}, which is not a task id")
-        code = await _create_in_lane_and_open_it_if_closed(context, task_type, parsed, new, TaskFlags.KEYED)
+        code = await _create_in_lane_reopening_it_if_closed(context, task_type, parsed, new, TaskFlags.KEYED)
         # A lane that reports another content compares with what a worker wrote; the digest has been compared above.
         created = {OperationCode.OK, OperationCode.SAME, OperationCode.CONFLICT}
         if code in created or await context.find_in_archive(claim.task_id, task_type):
@@ -307,7 +307,7 @@ async def _is_existing_equal_task_or_raise_conflict(context: TaskContext, call: 
     return True
 
 
-async def _create_in_lane_and_open_it_if_closed(
+async def _create_in_lane_reopening_it_if_closed(
     context: TaskContext, task_type: CachedTaskType, task_id: TaskId, new: NewTask, flags: int
 ) -> OperationCodeText:
     """Create a task in its lane; start the lane if it should be open and does not exist."""

@@ -14,7 +14,7 @@ from aiohttp import web
 from prometheus_client import Counter
 from temporalio.service import RPCError
 
-from api.batching import BatchedLookup, SharedReadByKey
+from api.batching import BatchedLookup, UncachedReadByKey
 from api.http import problems
 from api.http.problems import RETRY_AFTER_SECONDS, Problem, QuotaProblem
 from api.http.routes import JSON, Call, Routes
@@ -75,7 +75,7 @@ class TaskContext:
         self.keys = ChosenTaskIdStore(services.database)
         self.open_tasks = OpenTaskQuotaCounter(services.database)
         self._engine = services.engine
-        self._openings = SharedReadByKey(self._advance_type_to_lane_and_start_it_unless_past)
+        self._openings = UncachedReadByKey(self._advance_type_to_lane_and_start_it_unless_past)
         self._starts: dict[LaneName, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._counters: dict[tuple[str, str], Counter] = {}
@@ -207,7 +207,7 @@ class TaskContext:
         await self._openings.read_anew(lane)
 
     async def _advance_type_to_lane_and_start_it_unless_past(self, lane: LaneName) -> None:
-        if not await self.types.advance_to_lane(*lane):
+        if not await self.types.advance_to_lane_unless_past(*lane):
             return
         # An early start is relied on once: if the lane is not found later, it is started again.
         start = self._starts.pop(lane, None) or asyncio.create_task(self._start_lane(lane))

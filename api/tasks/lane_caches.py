@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import msgspec
 from prometheus_client import Gauge
 
-from api.batching import SharedReadByKey
+from api.batching import UncachedReadByKey
 from domain.tasks.messages import LaneHead, Task, TaskSearch, TaskSearchReply
 from domain.tasks.names import LaneName, split_type_id
 from infra import log
@@ -76,7 +76,7 @@ class LaneHeadCache:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._queues: dict[str, _CachedHeadsAndReservationsOfType] = defaultdict(_CachedHeadsAndReservationsOfType)
-        self._reads = SharedReadByKey(self._read_heads_from_database_into_cache)
+        self._reads = UncachedReadByKey(self._read_heads_from_database_into_cache)
         self._announcer = LaneHeadAnnouncer(database)
 
     def update_and_announce_newly_due(self, lane: LaneName, head: LaneHead) -> None:
@@ -174,7 +174,7 @@ class LaneHeadCache:
                 for type_ in [*self._queues]:
                     await self._invalidate_and_reread_if_waited_for(type_)
                 continue
-            lane, head = parse_lane_notification(payload)
+            lane, head = parse_lane_and_head_if_announced(payload)
             if head is None:
                 await self._invalidate_and_reread_if_waited_for(lane[0])
             else:
@@ -244,7 +244,7 @@ class LaneHeadAnnouncer:
             await asyncio.sleep(ANNOUNCE_INTERVAL_SECONDS)
 
 
-def parse_lane_notification(payload: str) -> tuple[LaneName, LaneHead | None]:
+def parse_lane_and_head_if_announced(payload: str) -> tuple[LaneName, LaneHead | None]:
     """Parse a notification into its lane, and its head if it is an announcement."""
     lane, _, head = payload.partition(" ")
     type_, _, pos = lane.rpartition("/")

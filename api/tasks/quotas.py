@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from api.batching import SharedReadByKey
+from api.batching import UncachedReadByKey
 from api.daily_quotas import DAILY_QUOTAS
 from api.http.routes import Call
 from domain.faults import Invalid
@@ -51,7 +51,7 @@ class OpenTaskQuotaCounter:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._known: OrderedDict[str, _StoredAndAdmittedTaskCounts] = OrderedDict()
-        self._reads = SharedReadByKey(self._read_and_cache_count)
+        self._reads = UncachedReadByKey(self._read_and_cache_count)
         self._refreshes: dict[str, asyncio.Task[None]] = {}
 
     async def count_new_tasks_within_quota(self, project_id: str, tasks: int, limit: int) -> None:

@@ -195,7 +195,7 @@ class TypeCache:
         # Not removed, so its removal was interrupted or has not ended. One that has not ended fails by this.
         return await self.undo_removal_rules(current) or await self.reload_type(sent.type)
 
-    async def advance_to_lane(self, type_: str, pos: int) -> CachedTaskType | None:
+    async def advance_to_lane_unless_past(self, type_: str, pos: int) -> CachedTaskType | None:
         """Direct new tasks to the lane at this position; None if the type has gone past it, or is removed."""
         row = await types.advance_type_to_lane_unless_past(self._database, type_, pos)
         return self._cache_type(row) if row else None

@@ -225,11 +225,13 @@ async def _require_permission_and_join_job(
     await context.openings.require_permission(call.project_id, file, spec.user, spec.folder, agent_ids)
     keyed = [(names.compute_target_key(spec, *target), *target) for target in targets]
     group = TargetsWithSameSpec(spec=spec, file_name=body.file_name, targets=keyed)
-    job_id, window_number = await _join_within_quota(call, file, group)
+    job_id, window_number = await _join_in_quota_and_get_window(call, file, group)
     return job_id, [context.create_task_id(file, window_number, key, call.project_id) for key, _, _ in keyed]
 
 
-async def _join_within_quota(call: Call, file: FileByBizAppAndPath, group: TargetsWithSameSpec) -> tuple[str, int]:
+async def _join_in_quota_and_get_window(
+    call: Call, file: FileByBizAppAndPath, group: TargetsWithSameSpec
+) -> tuple[str, int]:
     """Join targets within the project's quotas; return the id of the job, and the number of its window."""
     context, targets = get_transfer_context(call), len(group.targets)
 

@@ -21,7 +21,7 @@ from aiohttp import web
 from temporalio.client import WorkflowExecutionStatus, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.service import RPCError
 
-from api.batching import BatchedLookup, SharedReadByKey
+from api.batching import BatchedLookup, UncachedReadByKey
 from api.http.auth import SHARED_READ_PAUSE_SECONDS
 from api.http.routes import Call, Routes
 from api.transfers.joins import JobJoiner
@@ -66,7 +66,7 @@ class SendPermissionsCache:
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._cache: BoundedCache[str, tuple[float, list[SendPermission] | None]] = BoundedCache()
-        self._reads = SharedReadByKey(self.load_openings_or_none_if_unrestricted)
+        self._reads = UncachedReadByKey(self.load_openings_or_none_if_unrestricted)
 
     async def require_permission(
         self, project_id: str, file: FileByBizAppAndPath, user: str, folder: str, agent_ids: Collection[str]
@@ -106,7 +106,7 @@ class TransferContext:
     def __init__(self, services: Services) -> None:
         self.joiner = JobJoiner(services)
         self.lookup = BatchedTransferLookup(services)
-        self.job_lists = UnsavedAndSavedJobLister(services)
+        self.job_lists = UnsavedJobListerAndTargetCounter(services)
         self.openings = SendPermissionsCache(services)
         self.window_seconds = services.settings.transfers.window_seconds
         peppers = services.settings.secrets.list_peppers()
@@ -279,7 +279,7 @@ class UnsavedJob:
     targets: int
 
 
-class UnsavedAndSavedJobLister:
+class UnsavedJobListerAndTargetCounter:
     """Lists jobs of a project, or of all projects."""
 
     def __init__(self, services: Services) -> None:

@@ -134,7 +134,12 @@ class JobJoiner:
         """
         batcher = self._batchers.get(file)
         if batcher is None:
-            batcher = _JoinBatcher(file, self._compute_pause_before_batch, self._join_requests, self._remove_batcher)
+            batcher = _JoinBatcher(
+                file,
+                self._compute_pause_before_batch,
+                self._join_requests_and_answer_windows,
+                self._remove_batcher,
+            )
             self._batchers[file] = batcher
         return await batcher.submit(group, len(group.targets))
 
@@ -156,11 +161,13 @@ class JobJoiner:
             batcher.batches, BATCHES_MAX, end - time.time(), batcher.requests_in_last_batch
         )
 
-    async def _join_requests(self, batcher: _JoinBatcher, requests: list[BatchItem[TargetsWithSameSpec, int]]) -> None:
+    async def _join_requests_and_answer_windows(
+        self, batcher: _JoinBatcher, requests: list[BatchItem[TargetsWithSameSpec, int]]
+    ) -> None:
         """Join the requests of a batch; answer each with its window, or with an error if no window accepts it."""
         groups = _merge_by_spec([request.value for request in requests])
         try:
-            windows = await self._join_to_open_windows(batcher, list(groups.values()))
+            windows = await self._join_and_list_window_numbers(batcher, list(groups.values()))
         except Exception:
             metrics.TRANSFER_JOINS.labels("failed").inc(sum(request.weight for request in requests))
             raise
@@ -173,7 +180,9 @@ class JobJoiner:
             else:
                 request.resolve(window_number)
 
-    async def _join_to_open_windows(self, batcher: _JoinBatcher, groups: list[TargetsWithSameSpec]) -> list[int | None]:
+    async def _join_and_list_window_numbers(
+        self, batcher: _JoinBatcher, groups: list[TargetsWithSameSpec]
+    ) -> list[int | None]:
         """Join groups to the first windows that accept them; return the window of each, None if none accepts it."""
         window_numbers: list[int | None] = [None] * len(groups)
         left = list(range(len(groups)))

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from api.batching import COST_FACTOR, KEPT_MAX_SECONDS, SharedReadByKey
+from api.batching import COST_FACTOR, KEPT_MAX_SECONDS, UncachedReadByKey
 from api.daily_quotas import DAILY_QUOTAS
 from api.http.routes import Call
 from domain.faults import Invalid
@@ -91,7 +91,7 @@ class OpenTransferCounter:
         self._database = database
         self._clock = clock
         self._known: OrderedDict[str, _ProjectOpenTransfers] = OrderedDict()
-        self._reads = SharedReadByKey(self._load_open_transfers)
+        self._reads = UncachedReadByKey(self._load_open_transfers)
 
     async def count_targets_within_quota(
         self, project_id: str, job_id: str, targets: int, until: float, limits: QuotaLimits

@@ -27,7 +27,9 @@ from domain.transfers.models import (
 BATCH_TARGETS_MAX = 5_000
 
 Id = Annotated[int, Field(ge=0, le=ID_MAX)]
-Path = Annotated[str, Field(min_length=1, max_length=PATH_MAX_CHARACTERS), AfterValidator(models.validate_path)]
+Path = Annotated[
+    str, Field(min_length=1, max_length=PATH_MAX_CHARACTERS), AfterValidator(models.validate_path_without_dots)
+]
 Folder = Annotated[str, Field(min_length=1, max_length=FOLDER_MAX_CHARACTERS), AfterValidator(models.normalize_folder)]
 AgentId = Annotated[
     str, Field(min_length=1, max_length=AGENT_ID_MAX_CHARACTERS), AfterValidator(models.validate_agent_id)

@@ -25,7 +25,7 @@ from domain.tasks import names as task_names
 from domain.tasks.activity_models import LaneInput
 from domain.tasks.messages import TaskTypeRules
 from domain.transfers.models import FailureReason, TargetEndAndReason, TransferState
-from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner, build_delivery_workflow_id
+from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookEventSubject, build_delivery_workflow_id
 from infra import outages, payloads, starts, temporal
 from infra.database import Database
 from infra.interceptors import ALL_PROJECTS
@@ -225,7 +225,7 @@ async def _restart_deliveries_without_workflow(parts: ClientsOfRestoredComponent
             delivery = WebhookDeliveryInput(
                 delivery_id=row.delivery_id,
                 project_id=row.project_id,
-                owner=WebhookOwner(system=row.owner_system, id=row.owner_id),
+                owner=WebhookEventSubject(system=row.owner_system, id=row.owner_id),
                 url=SealedText(token=row.url),
                 event=WebhookEvent.model_validate_json(row.body),
                 redelivery=True,

@@ -150,7 +150,7 @@ async def restore_deployed(settings: Settings, folder: Path, engine: EngineDatab
                 await table_copies.require_revision_of_copy(connection, copy)
     async with table_copies.open_connection_without_limits(settings.database) as connection:
         await table_copies.require_database_without_rows(connection)
-        await table_copies.require_revision_of_copy_after_migration(connection, manifest.databases[0])
+        await table_copies.require_migration_will_reach_copy_revision(connection, manifest.databases[0])
     await _require_empty_and_block_starts(settings, manifest)
     for each in engine.databases:
         copy = manifest.find_database(get_database_name(each))

@@ -133,7 +133,7 @@ class GseClient:
         """Have GSE terminate a transfer to these agents; later results show that it did. Raises like `get_results`."""
         if not agents:
             raise ValueError("no agent was named: GSE would accept that and terminate nothing. Name the unfinished.")
-        body = {"task_id": task_id, "agents": [each.to_user_fields() for each in agents]}
+        body = {"task_id": task_id, "agents": [each.to_agent_and_user_fields() for each in agents]}
         await self._connection.call_with_retries(TERMINATE, body, _parse_task_id)
 
     async def get_agent_states(self, agent_ids: Sequence[str]) -> dict[str, int]:
@@ -146,7 +146,7 @@ class GseClient:
 
 
 def _parse_task_id(response: GseResponse) -> str:
-    match response.get_data_or_raise_unless_success():
+    match response.get_data_none_if_pending_or_raise():
         case {"result": {"task_id": str(task_id)}} if task_id and task_id.isprintable():
             return task_id
         case _:
@@ -155,7 +155,7 @@ def _parse_task_id(response: GseResponse) -> str:
 
 
 def _parse_results(response: GseResponse, file: FolderAndFileName | None) -> GseRecordsByAgent:
-    match response.get_data_or_raise_unless_success(pending_codes=PENDING_CODES):
+    match response.get_data_none_if_pending_or_raise(pending_codes=PENDING_CODES):
         case {"result": list(entries)}:
             records = [GseProgress.parse(entry) for entry in entries]
         case None | {"result": None}:
@@ -169,7 +169,7 @@ def _parse_results(response: GseResponse, file: FolderAndFileName | None) -> Gse
 
 def _parse_agent_states(response: GseResponse) -> dict[str, int]:
     states = {}
-    match response.get_data_or_raise_unless_success():
+    match response.get_data_none_if_pending_or_raise():
         case list(entries):
             for entry in entries:
                 match entry:

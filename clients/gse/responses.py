@@ -88,7 +88,7 @@ class GseResponse:
     body: bytes
     request_id: str
 
-    def get_data_or_raise_unless_success(self, *, pending_codes: Collection[int] = ()) -> Any:
+    def get_data_none_if_pending_or_raise(self, *, pending_codes: Collection[int] = ()) -> Any:
         """Return the data of a success, and None for a code that means that there is no data yet.
 
         Raises:

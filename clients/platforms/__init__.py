@@ -15,8 +15,8 @@ from clients.platforms.failures import (
 )
 from clients.platforms.permits import (
     AttemptTimeBudget,
+    DailyQuotaOfAllPlatforms,
     PlatformStateSharedByConnectors,
-    ProjectRequestQuota,
     RequestPermits,
     build_day_bucket_name,
     build_project_bucket_name,
@@ -27,6 +27,7 @@ __all__ = [
     "AttemptTimeBudget",
     "AttemptTimeUsedUp",
     "CredentialsRefused",
+    "DailyQuotaOfAllPlatforms",
     "IdenticalPages",
     "InclusiveQueryTimes",
     "InconsistentAnswers",
@@ -37,7 +38,6 @@ __all__ = [
     "PlatformFailure",
     "PlatformRefused",
     "PlatformStateSharedByConnectors",
-    "ProjectRequestQuota",
     "ReplayableAnswerLog",
     "RequestPermits",
     "TimeRangeWithExclusiveEnd",

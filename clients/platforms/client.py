@@ -213,7 +213,7 @@ class PlatformClient:
         if request.permits is not None:
             await self._wait_for_permit(request.permits)
         asked_at = datetime.now(UTC) + self.clock_skew
-        with self._budget.measure_answer():
+        with self._budget.record_slowest_answer():
             answer = await self._send_signed(request.url, request.parameters, credentials)
         return self._parse_answer(answer, request.reader, asked_at)
 

@@ -16,8 +16,8 @@ from clients.platforms.client import ANSWER_MAX_BYTES, AnswerWithValues, Platfor
 from clients.platforms.failures import CredentialsRefused, InconsistentAnswers, PlatformRefused, TooManyRows
 from clients.platforms.permits import (
     AttemptTimeBudget,
+    DailyQuotaOfAllPlatforms,
     PlatformStateSharedByConnectors,
-    ProjectRequestQuota,
     RequestPermits,
     build_detail_bucket_name,
 )
@@ -353,7 +353,7 @@ class PlatformConnectorFactory:
         rate: RateLimit | None = None,
         answers: ReplayableAnswerLog | None = None,
         budget: AttemptTimeBudget | None = None,
-        quota: ProjectRequestQuota | None = None,
+        quota: DailyQuotaOfAllPlatforms | None = None,
     ) -> PlatformConnector:
         """Build a connector for one piece of work.
 
@@ -363,7 +363,7 @@ class PlatformConnectorFactory:
             answers: Answers of earlier attempts.
             budget: The time budget, by default unlimited with short waits.
         """
-        capability = capability.put_version_into_calls()
+        capability = capability.put_version_into_paths_and_parameters()
         gate = self._get_or_create_shared_state(account, rate or capability.rate, capability.detail, quota)
         client = PlatformClient(
             self._http,
@@ -377,7 +377,11 @@ class PlatformConnectorFactory:
         return PlatformConnector(client, capability, account)
 
     def _get_or_create_shared_state(
-        self, account: Account, rate: RateLimit, detail: DetailCall | None, quota: ProjectRequestQuota | None
+        self,
+        account: Account,
+        rate: RateLimit,
+        detail: DetailCall | None,
+        quota: DailyQuotaOfAllPlatforms | None,
     ) -> PlatformStateSharedByConnectors:
         platform, gate = account.platform, self._gates.get(account.platform)
         if gate is None or gate.base_url != account.base_url:

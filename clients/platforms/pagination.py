@@ -92,7 +92,7 @@ async def iterate_numbered_pages(
         comparison.add_last_page(number, step)
     for each in range(number - 1, paging.first - 1, -1):
         step = watch.count_page_and_require_progress(await read(place, each))
-        page = step.page if comparison is None else comparison.compare_backward_page(each, step)
+        page = step.page if comparison is None else comparison.set_repeats_and_disorder_of_backward_page(each, step)
         yield replace(page, is_repeated=each >= beginning)
         place += 1
     if watch.has_only_repeated_pages and total is None and watch.last_page_order_count >= paging.size:
@@ -183,17 +183,19 @@ class _ForwardAndBackwardPassComparison:
         """Add the last page, which belongs to both passes."""
         self._back = dict.fromkeys(_collect_order_ids(step), number)
 
-    def compare_backward_page(self, number: int, step: PageWithNextToken) -> OrderPage:
+    def set_repeats_and_disorder_of_backward_page(self, number: int, step: PageWithNextToken) -> OrderPage:
         """Return a page of the pass back, with what it shows about those before."""
         ids = _collect_order_ids(step)
         repeated = len(ids & self._back.keys())
         for order_id in ids:
             self._back.setdefault(order_id, number)
         return replace(
-            step.page, repeated=repeated, is_unsorted=number == self._first and self._has_order_moved_backwards()
+            step.page,
+            repeated=repeated,
+            is_unsorted=number == self._first and self._has_sequence_changed_between_passes(),
         )
 
-    def _has_order_moved_backwards(self) -> bool:
+    def _has_sequence_changed_between_passes(self) -> bool:
         places = sorted((self._there[each], back) for each, back in self._back.items() if each in self._there)
         farthest = 0
         for _, pages in groupby(places, key=itemgetter(0)):

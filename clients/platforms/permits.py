@@ -55,7 +55,7 @@ def build_day_bucket_name(platform: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectRequestQuota:
+class DailyQuotaOfAllPlatforms:
     """How many requests within a day a project may make to all its platforms together."""
 
     project_id: str
@@ -94,7 +94,7 @@ class RequestPermits:
         rate: RateLimit,
         *,
         bucket: str = "",
-        quota: ProjectRequestQuota | None = None,
+        quota: DailyQuotaOfAllPlatforms | None = None,
     ) -> None:
         self.rate = rate
         self.quota = quota
@@ -216,7 +216,7 @@ class AttemptTimeBudget:
         return self.until - self.slowest_answer_seconds - time.monotonic()
 
     @contextmanager
-    def measure_answer(self) -> Iterator[None]:
+    def record_slowest_answer(self) -> Iterator[None]:
         """Record how long a request takes."""
         began = time.monotonic()
         try:
@@ -235,9 +235,9 @@ class AttemptTimeBudget:
             busy.is_transient = self.until == math.inf
             raise
         finally:
-            self.reduce_patience(began)
+            self.subtract_wait_from_patience(began)
 
-    def reduce_patience(self, began: float) -> None:
+    def subtract_wait_from_patience(self, began: float) -> None:
         """Subtract a wait that ends now from the patience; time in which several requests wait counts once."""
         now = time.monotonic()
         self.patience_seconds = max(0.0, self.patience_seconds - (now - max(began, self.waited_until)))

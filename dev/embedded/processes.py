@@ -270,10 +270,10 @@ class ProcessLog:
     def make_folder_and_shorten(self) -> Path:
         """Return the file, ready for a process that writes at its end."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.shorten_if_long()
+        self.rotate_if_long()
         return self.path
 
-    def shorten_if_long(self) -> None:
+    def rotate_if_long(self) -> None:
         """Copy a long file to that of the earlier output, and empty it; a process that writes at its end goes on."""
         with suppress(OSError):  # one that is not there, or is being removed, needs nothing
             if self.path.stat().st_size <= LOG_MAX_BYTES:

@@ -166,7 +166,7 @@ class ProcessSupervisor:
         while True:
             await asyncio.sleep(LOGS_LOOKED_AT_SECONDS)
             for process in self._processes.values():
-                await asyncio.to_thread(process.log.shorten_if_long)
+                await asyncio.to_thread(process.log.rotate_if_long)
 
     def kill_and_let_restart(self, name: str) -> None:
         """Send SIGKILL, as the kernel does when memory runs out. The process is restarted on the same port."""

@@ -144,7 +144,9 @@ def parse_payload(topic: Topic, payload: Any) -> ChangeMessage:
             return _parse_create_update(payload)
         case Topic.DELETE:
             address_id = None if payload.get("address_id") is None else _parse_positive_integer(payload, "address_id")
-            return DeleteMessage(_parse_positive_integer(payload, "uprn"), address_id, _get_event_id_or_none(payload))
+            return DeleteMessage(
+                _parse_positive_integer(payload, "uprn"), address_id, _parse_event_id_if_present(payload)
+            )
         case _:
             assert_never(topic)
 
@@ -156,7 +158,7 @@ def _parse_swap(payload: Mapping[str, Any]) -> SwapMessage:
     delete_after = payload.get("delete_after", False)
     if not isinstance(delete_after, bool):
         raise UnreadableMessage(f"delete_after is {_render_truncated_json(delete_after)}. It must be true or false.")
-    return SwapMessage(uprn_1, uprn_2, delete_after, _get_event_id_or_none(payload))
+    return SwapMessage(uprn_1, uprn_2, delete_after, _parse_event_id_if_present(payload))
 
 
 def _parse_create_update(payload: Mapping[str, Any]) -> CreateUpdateMessage:
@@ -166,7 +168,7 @@ def _parse_create_update(payload: Mapping[str, Any]) -> CreateUpdateMessage:
         raise UnreadableMessage(
             f"record is {_describe_value_or_absence(record)}. It must be a JSON object: the whole address."
         )
-    return CreateUpdateMessage(uprn, address_id, record, _get_event_id_or_none(payload))
+    return CreateUpdateMessage(uprn, address_id, record, _parse_event_id_if_present(payload))
 
 
 def _parse_positive_integer(payload: Mapping[str, Any], name: str) -> int:
@@ -182,7 +184,7 @@ def _parse_positive_integer(payload: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def _get_event_id_or_none(payload: Mapping[str, Any]) -> str | None:
+def _parse_event_id_if_present(payload: Mapping[str, Any]) -> str | None:
     value = payload.get("event_id")
     if value is None:
         return None

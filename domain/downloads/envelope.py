@@ -53,7 +53,7 @@ class PageEnvelope(msgspec.Struct):
     footer: msgspec.Raw = NULL
 
 
-def validate_and_clean_body(body: bytes) -> bytes:
+def require_utf8_and_replace_lone_surrogates(body: bytes) -> bytes:
     """Return the body as text for the decoder, without byte order mark; lone surrogates become U+FFFD.
 
     The decoder does not validate the text of cells, so bytes that are not UTF-8 must be found here. A lone surrogate is
@@ -74,7 +74,7 @@ def validate_and_clean_body(body: bytes) -> bytes:
 
 
 def has_lone_surrogate(body: bytes) -> bool:
-    """Return whether `validate_and_clean_body` replaces a lone surrogate by U+FFFD."""
+    """Return whether `require_utf8_and_replace_lone_surrogates` replaces a lone surrogate by U+FFFD."""
     first_escape = body.find(b"\\")
     if first_escape < 0 or not _SURROGATE.search(body, first_escape):
         return False
@@ -142,7 +142,7 @@ def require_no_reported_failure(page: Any, text: bytes, *, has_rows: bool) -> No
     if what is None and "data" not in envelope and reason is not None:
         what = "an error"
     if what is not None:
-        raise _build_refused_fault(what, _format_reason(reason))
+        raise _build_refused_fault(what, _convert_reason_to_text(reason))
 
 
 def _find_failure_in_envelope_without_rows(envelope: Mapping[str, Any]) -> str | None:
@@ -171,7 +171,7 @@ def _is_error_status(status: Any) -> bool:
     return status is False or (isinstance(status, int) and 400 <= status <= 599)
 
 
-def _format_reason(reason: Any) -> str:
+def _convert_reason_to_text(reason: Any) -> str:
     return reason if isinstance(reason, str) else "" if reason is None else msgspec.json.encode(reason).decode()
 
 
@@ -237,12 +237,12 @@ def _build_nan_fault(text: bytes, why: str) -> SourceFault | None:
         return None
     return SourceFault(
         "source_not_json",
-        f"The source did not answer JSON: {found[0].decode()} is {_describe_json_position(text, found.start())}.",
+        f"The source did not answer JSON: {found[0].decode()} is {_describe_row_and_key_at(text, found.start())}.",
         "Answer null, or a text, where there is no number.",
     )
 
 
-def _describe_json_position(text: bytes, at: int) -> str:
+def _describe_row_and_key_at(text: bytes, at: int) -> str:
     """Describe a position by row and key; the row is that of the outermost list."""
     open_lists: list[list[Any]] = []  # for each open list: its key, and the objects so far
     depth, name, inside = 0, b"", list[int]()

@@ -119,7 +119,7 @@ class DownloadSpec(BaseModel):
         return len(self.tables) or 1
 
     @property
-    def archive_timestamp(self) -> datetime:
+    def timestamp_of_files_in_archive(self) -> datetime:
         """The timestamp of the files in an archive; it is the same at each attempt."""
         asked_at = self.created_at or datetime(1980, 1, 2, tzinfo=UTC)
         return asked_at.astimezone(ZoneInfo(self.time_zone))

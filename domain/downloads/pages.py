@@ -15,9 +15,9 @@ from domain.downloads.envelope import (
     is_true_or_one,
     parse_total_unless_null,
     require_no_reported_failure,
+    require_utf8_and_replace_lone_surrogates,
     starts_with_bytes,
     unwrap_page_or_raise_reported_failure,
-    validate_and_clean_body,
 )
 from domain.faults import SourceFault
 
@@ -78,7 +78,7 @@ class PageReader:
             SourceFault: It violates the protocol; the message says how.
             NewColumnsFound: It has keys that are no columns.
         """
-        text = validate_and_clean_body(body)
+        text = require_utf8_and_replace_lone_surrogates(body)
         try:
             return self._read_page(text)
         except msgspec.DecodeError:
@@ -155,7 +155,7 @@ def read_first_page(body: bytes) -> FirstPage:
     Raises:
         SourceFault: It violates the protocol.
     """
-    inner = unwrap_page_or_raise_reported_failure(validate_and_clean_body(body))
+    inner = unwrap_page_or_raise_reported_failure(require_utf8_and_replace_lone_surrogates(body))
     grouped = starts_with_bytes(inner.data, b"{") and not starts_with_bytes(inner.data, b"{}")
     try:
         if grouped:
@@ -173,13 +173,13 @@ def read_first_page(body: bytes) -> FirstPage:
         body,
         is_true_or_one(inner.force_continue),
         grouped,
-        template=_decode_region(inner.template),
-        header=_decode_region(inner.header),
-        footer=_decode_region(inner.footer),
+        template=_decode_template_header_or_footer(inner.template),
+        header=_decode_template_header_or_footer(inner.header),
+        footer=_decode_template_header_or_footer(inner.footer),
     )
 
 
-def _decode_region(region: msgspec.Raw) -> Any:
+def _decode_template_header_or_footer(region: msgspec.Raw) -> Any:
     try:
         return msgspec.json.decode(region)
     except msgspec.ValidationError as error:
@@ -224,7 +224,7 @@ def split_rows_into_pieces(data: msgspec.Raw) -> Iterator[bytes]:
             first, size = at, 0
 
 
-class GroupedRows(msgspec.Struct):
+class RowsByRowHead(msgspec.Struct):
     """A page whose rows are grouped: the rows of each row head, as JSON."""
 
     total: msgspec.Raw
@@ -232,18 +232,18 @@ class GroupedRows(msgspec.Struct):
     has_more: bool
 
 
-def read_grouped_rows(body: bytes) -> GroupedRows:
+def read_grouped_rows(body: bytes) -> RowsByRowHead:
     """Read a page of grouped rows, without its envelope.
 
     Raises:
         SourceFault: It violates the protocol.
     """
-    inner = unwrap_page_or_raise_reported_failure(validate_and_clean_body(body))
+    inner = unwrap_page_or_raise_reported_failure(require_utf8_and_replace_lone_surrogates(body))
     try:
         data = {} if bytes(inner.data) == b"[]" else msgspec.json.decode(inner.data, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError as error:
         raise _build_row_fault(error) from None
-    return GroupedRows(inner.total, data, is_true_or_one(inner.force_continue))
+    return RowsByRowHead(inner.total, data, is_true_or_one(inner.force_continue))
 
 
 class UndecodedPage(msgspec.Struct):
@@ -260,7 +260,7 @@ def read_undecoded_page(body: bytes) -> UndecodedPage:
     Raises:
         SourceFault: It violates the protocol.
     """
-    page = unwrap_page_or_raise_reported_failure(validate_and_clean_body(body))
+    page = unwrap_page_or_raise_reported_failure(require_utf8_and_replace_lone_surrogates(body))
     return UndecodedPage(parse_total_unless_null(bytes(page.total)), page.data, is_true_or_one(page.force_continue))
 
 

@@ -130,7 +130,7 @@ class SourceExtent(BaseModel):
             )
 
 
-def raise_if_source_seems_endless(number: int, source_number: int, marks: Sequence[str]) -> None:
+def raise_if_too_many_or_empty_pages(number: int, source_number: int, marks: Sequence[str]) -> None:
     """Check that a source without a total can still come to an end.
 
     Args:

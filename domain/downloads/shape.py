@@ -68,7 +68,7 @@ class ShapedPageReader:
             NewColumnsFound: It has keys that are no columns, and no key may be left out.
         """
         return (
-            self._read_grouped_rows(body)
+            self._read_rows_from_named_groups(body)
             if self._is_grouped
             else self._read_rows_and_leave_out_new_keys_if_allowed(body, not_flat_rows)
         )
@@ -97,7 +97,7 @@ class ShapedPageReader:
             page.rows = [row[:shown] for row in page.rows]
         return page
 
-    def _read_grouped_rows(self, body: bytes) -> SourcePage:
+    def _read_rows_from_named_groups(self, body: bytes) -> SourcePage:
         """Read rows in groups; the name of the group becomes their last cell."""
         groups = read_grouped_rows(body)
         page = self._read_rows_and_leave_out_new_keys_if_allowed(b'{"total":%b,"data":[]}' % bytes(groups.total))

@@ -52,7 +52,7 @@ class UploadedPartRecord(BaseModel):
     rows: int
 
 
-class TailPageEnd(BaseModel):
+class BoundaryBetweenPagesOfTail(BaseModel):
     """A boundary between two pages of a tail, where a part may end."""
 
     model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
@@ -77,7 +77,7 @@ class StagedTailRecord(BaseModel):
     bytes: int
     sha256: str
     rows: int
-    page_ends: list[TailPageEnd] = Field(default=[], alias="marks")
+    page_ends: list[BoundaryBetweenPagesOfTail] = Field(default=[], alias="marks")
 
 
 class RenderedSegment(BaseModel):
@@ -163,7 +163,7 @@ class StagedRowsTooOld(Exception):
     """The staged rows are older than the resume window. The source may have changed, so the download starts over."""
 
 
-def compute_part_number(range_index: int, position: int, ranges: int) -> int:
+def compute_part_number_in_range_block(range_index: int, position: int, ranges: int) -> int:
     """Return the number of a range's part at *position*, from 0; every range owns an equal block of numbers.
 
     Raises:
@@ -186,7 +186,7 @@ def list_file_pieces(ledgers: Sequence[RangeLedger]) -> list[FilePiece]:
         pieces.extend(UploadedPiece(part=part) for part in ledger.parts)
         if ledger.tail is not None:
             _append_or_join_tail(
-                pieces, ledger.tail, compute_part_number(ledger.range, len(ledger.parts), len(ledgers))
+                pieces, ledger.tail, compute_part_number_in_range_block(ledger.range, len(ledger.parts), len(ledgers))
             )
     if any(piece.bytes < PART_MIN_BYTES for piece in pieces[:-1]):
         raise StagedPartsInvalid(f"sizes of pieces: {[piece.bytes for piece in pieces]}")

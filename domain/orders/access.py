@@ -130,10 +130,10 @@ def add_authentication(
             pair = f"{credentials.key}:{credentials.secret.get_secret_value()}"
             return AuthenticatedRequest(parameters, {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"})
         case AuthenticationMethod.SORTED_MD5:
-            return AuthenticatedRequest(_sign_sorted_md5(access, credentials, parameters, now), {})
+            return AuthenticatedRequest(_add_sorted_md5_signature(access, credentials, parameters, now), {})
 
 
-def _sign_sorted_md5(
+def _add_sorted_md5_signature(
     access: PlatformAccess, credentials: Credentials, parameters: Mapping[str, str], now: datetime
 ) -> Mapping[str, str]:
     signed = {

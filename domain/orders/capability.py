@@ -230,13 +230,13 @@ class Capability(PlatformDeclarationBase):
         """Paths and types of the error fields, which are read from every answer."""
         return _parse_paths({CODE: (self.errors.code, int | str), MESSAGE: (self.errors.message, str)})
 
-    def with_version(self, value: str | None) -> Capability:
+    def replace_default_version_if_any(self, value: str | None) -> Capability:
         """Return the capability with another API version, where one is set."""
         if value is None or self.version is None:
             return self
         return self.model_copy(update={"version": self.version.model_copy(update={"value": value})})
 
-    def put_version_into_calls(self) -> Capability:
+    def put_version_into_paths_and_parameters(self) -> Capability:
         """Return the capability with the version in its paths and parameters; a version header is set by the client."""
         version = self.version
         if version is None or version.header:

@@ -135,7 +135,7 @@ class PlatformSettings(BaseModel):
         """Return the capability limited to the configured rate, and with the configured API version."""
         rate = {"per_second": self.requests_per_second, "burst": self.burst, "per_day": self.daily_quota}
         adjusted = capability.model_copy(update={"rate": capability.rate.model_copy(update=rate)})
-        return adjusted.with_version(self.api_version)
+        return adjusted.replace_default_version_if_any(self.api_version)
 
 
 def resolve_settings(

@@ -50,7 +50,7 @@ class PagingPass:
     and it has none, or one of an earlier page."""
 
     @property
-    def is_stable(self) -> bool:
+    def has_totals_equal_to_distinct_rows(self) -> bool:
         """Whether nothing moved: both totals are the number of rows, and no order was listed twice."""
         return self.before == self.after == self.rows == self.distinct
 
@@ -109,7 +109,7 @@ class PagingPassHistory:
 
     def _is_confirmed(self) -> bool:
         last = self.done[-1]
-        if self.has_totals and last.is_stable and not last.is_doubtful:
+        if self.has_totals and last.has_totals_equal_to_distinct_rows and not last.is_doubtful:
             return True
         if not self.may_stir and last.is_unsorted:
             return False

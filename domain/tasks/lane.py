@@ -72,11 +72,11 @@ class Lane:
         )
 
     @property
-    def is_full_without_tasks(self) -> bool:
+    def is_closed_to_creates_and_empty(self) -> bool:
         """Whether the lane accepts no more tasks and has none left."""
         return self.state.is_full and not self.state.tasks
 
-    def count_finished_tasks(self) -> FinishedTaskCounts:
+    def count_all_finished_tasks(self) -> FinishedTaskCounts:
         """Return how many tasks ended in which state."""
         head = self.state.build_head()
         return FinishedTaskCounts(success=head.success, failed=head.failed, cancelled=head.cancelled)

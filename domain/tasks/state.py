@@ -130,7 +130,7 @@ class LaneState:
         """Whether the lane accepts no more tasks."""
         return self._head.full
 
-    def mark_full(self) -> None:
+    def refuse_creates_permanently(self) -> None:
         """Accept no more tasks from now on."""
         self._head.full = True
         self.increment_head_number()

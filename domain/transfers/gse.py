@@ -81,7 +81,7 @@ class GseAgentWithUser:
         """Return its fields in requests without a user."""
         return {"bk_agent_id": self.agent_id, "bk_container_id": self.container_id}
 
-    def to_user_fields(self) -> dict[str, str]:
+    def to_agent_and_user_fields(self) -> dict[str, str]:
         """Return its fields in requests with the user who reads or writes the file."""
         return {"user": self.user, **self.to_id_fields()}
 
@@ -128,12 +128,12 @@ class GseTransferRequest:
                     "source": {
                         "file_name": self.source_file.name,
                         "store_dir": self.source_file.folder,
-                        "agent": self.source.to_user_fields(),
+                        "agent": self.source.to_agent_and_user_fields(),
                     },
                     "target": {
                         "file_name": self.target_file.name,
                         "store_dir": self.target_file.folder,
-                        "agents": [each.to_user_fields() for each in self.targets],
+                        "agents": [each.to_agent_and_user_fields() for each in self.targets],
                     },
                 }
             ],

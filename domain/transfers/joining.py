@@ -120,7 +120,7 @@ class JobTargetRegistry:
         self.bytes = 0
         self.targets = 0
 
-    def has_room_for_batch(self, batch: JoinBatch) -> bool:
+    def has_history_room_for_batch(self, batch: JoinBatch) -> bool:
         """Return whether the job's history takes a further batch, whatever of it is within the other limits."""
         return self.batches < self._job.batches_max and self.bytes + batch.count_bytes() <= JOIN_BYTES_MAX
 

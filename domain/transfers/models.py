@@ -51,7 +51,7 @@ Target = tuple[int, str, str]
 """(key, agent id, container id): a tuple, because requests hold thousands; see `names.compute_target_key`."""
 
 
-def validate_path(path: str) -> str:
+def validate_path_without_dots(path: str) -> str:
     """Return the path of a file if it is safe in a URL, an id and a folder.
 
     Raises:

@@ -26,7 +26,7 @@ _HINT = (
 )
 
 
-def normalize_prefix(path: str) -> str:
+def normalize_slashes_of_prefix(path: str) -> str:
     """Return a prefix of paths in normalized form: `etc//app/` becomes `/etc/app`."""
     return "/" + "/".join(_split_path(path))
 
@@ -50,7 +50,7 @@ class SendPermission(BaseModel):
     biz_id: int
     app_id: int | None = None
     """None allows every app of the business."""
-    path_prefixes: tuple[Annotated[str, AfterValidator(normalize_prefix)], ...] = ()
+    path_prefixes: tuple[Annotated[str, AfterValidator(normalize_slashes_of_prefix)], ...] = ()
     """Prefixes of the file's path in the repository."""
     folder_prefixes: tuple[str, ...] = ()
     """Prefixes of the folder on the target."""

@@ -238,7 +238,7 @@ class ShardProgress:
         if is_lost and not task.broken:
             self._fail_targets_of_task(task, FailureReason.GSE_REFUSED, f"{models.LOST_TASK} {message}", now, code=code)
 
-    def is_unknown_to_gse(self, task: GseTask) -> bool:
+    def did_gse_repeatedly_deny_task(self, task: GseTask) -> bool:
         """Return whether GSE did not know a task the last times that it was asked."""
         return self._refusals.get(task.number, (0, 0.0))[0] >= REFUSALS_MIN
 
@@ -252,7 +252,7 @@ class ShardProgress:
         for target in targets:
             target.is_cancelling = True
 
-    def end_cancelled_targets_not_being_sent(self, targets: Iterable[ShardTarget]) -> None:
+    def end_unsent_targets_as_cancelled(self, targets: Iterable[ShardTarget]) -> None:
         """End cancelled targets that no known GSE task sends to."""
         for target in targets:
             task = self.tasks.get(target.task_number)

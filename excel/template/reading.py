@@ -184,11 +184,11 @@ def _add_unknown_key_fault(key: str, path: str, keys: Collection[str], faults: T
     if key in keys:
         return
     near = [] if faults.is_full else difflib.get_close_matches(key[:100], keys, 1)
-    advice = f"did you mean {describe_value(near[0])}?" if near else f"send one of {_render_keys(keys)}."
+    advice = f"did you mean {describe_value(near[0])}?" if near else f"send one of {_join_keys_with_ellipsis(keys)}."
     faults.add_fault(path, f"no column has the key {describe_value(key)}; {advice}")
 
 
-def _render_keys(keys: Collection[str], limit: int = 10) -> str:
+def _join_keys_with_ellipsis(keys: Collection[str], limit: int = 10) -> str:
     words = [describe_value(key) for key in islice(keys, limit)]
     return ", ".join([*words, "…"] if len(keys) > limit else words) or "the keys of the columns"
 

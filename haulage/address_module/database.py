@@ -145,7 +145,7 @@ class Database:
             try:
                 if connection is None:
                     connection = self._connect()
-                    self._prepare_new_connection(connection)
+                    self._require_autocommit_off_and_commit(connection)
                 cursor = connection.cursor()
                 cursor.execute(self._dialect.begin)
             except Exception as error:
@@ -161,7 +161,7 @@ class Database:
         self._threads.shutdown()
         self._close_idle()
 
-    def _prepare_new_connection(self, connection: Connection) -> None:
+    def _require_autocommit_off_and_commit(self, connection: Connection) -> None:
         if self._dialect != SQLITE and _is_in_autocommit_mode(connection):
             raise ValueError(
                 "`connect` opens connections in autocommit mode, in which an operation could be applied in part. "

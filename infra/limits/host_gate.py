@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final, Self
 
-from domain.limits import PermitShare
+from domain.limits import UsableAndHeldPermits
 from infra import log
 from infra.database import DATABASE_ERRORS
 from infra.limits.limiter import DatabaseLimiter, PermitSharingRules
@@ -25,7 +25,7 @@ SHORT_RENEWALS: Final = 50
 
 _log = log.get(__name__)
 
-AskForShare = Callable[..., Awaitable[PermitShare]]
+AskForShare = Callable[..., Awaitable[UsableAndHeldPermits]]
 
 
 class HostRequestLimiter:
@@ -116,7 +116,7 @@ class ProcessShareOfHostPermits:
         self._ttl_seconds = rules.ttl.total_seconds()
         self._in_use = 0
         self._peak = 0  # the most that could be used at once since the last renewal
-        self._share = PermitShare(usable=0, permits=0)
+        self._share = UsableAndHeldPermits(usable=0, permits=0)
         self._is_short = False
         self._good_until = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -202,7 +202,7 @@ class ProcessShareOfHostPermits:
     async def _renew_share_and_return_demand(self) -> int:
         asked_at = self._loop.time()
         if asked_at >= self._good_until:
-            self._share = PermitShare(usable=0, permits=self._share.permits)
+            self._share = UsableAndHeldPermits(usable=0, permits=self._share.permits)
         could_use = self._in_use + len(self._waiting)
         demand = min(self._limit, max(self._peak, could_use))
         self._peak = could_use

@@ -18,11 +18,11 @@ from domain.limits import (
     HeldSlot,
     LimitDecision,
     PermitClaim,
-    PermitShare,
     RateDemand,
     SlotDemand,
-    SpendingBeyondLimit,
     SpentAmount,
+    UncheckedSpending,
+    UsableAndHeldPermits,
     compute_time_when_spent_amount_returns,
 )
 from infra.database import Database, Session, TableRow, UtcTime
@@ -136,7 +136,7 @@ class DatabaseLimiter:
             await _save_slot_leases(session, slots, now)
 
     async def release_slots_and_spend_once(
-        self, keys: Iterable[str], holder: str, spending: Sequence[SpendingBeyondLimit] = ()
+        self, keys: Iterable[str], holder: str, spending: Sequence[UncheckedSpending] = ()
     ) -> None:
         """Return a holder's slots. If it still had one, spend the bookings in the same transaction.
 
@@ -159,7 +159,7 @@ class DatabaseLimiter:
         async with self._begin_with_locked_keys(keys) as (session, _):
             await session.exec(statement)
 
-    async def spend_and_read(self, spending: SpendingBeyondLimit) -> tuple[int, float | None]:
+    async def spend_and_read(self, spending: UncheckedSpending) -> tuple[int, float | None]:
         """Spend an amount, which may be 0; return all that is spent of its bucket, and when the first comes back."""
         async with self._begin_with_locked_keys([spending.bucket]) as (session, now):
             await _save_spending(session, [spending], now)
@@ -186,7 +186,7 @@ class DatabaseLimiter:
 
     async def renew_share(
         self, key: str, holder: str, *, in_use: int, demand: int, rules: PermitSharingRules
-    ) -> PermitShare:
+    ) -> UsableAndHeldPermits:
         """Return a holder's share of the permits under a key, renewed for a while; with no demand and no use it ends.
 
         Args:
@@ -272,7 +272,7 @@ def _compute_lock_number(key: str) -> int:
     return int.from_bytes(hashlib.sha256(f"limit {key}".encode()).digest()[:8], signed=True)
 
 
-async def _save_spending(session: Session, rates: Sequence[RateDemand | SpendingBeyondLimit], now: datetime) -> None:
+async def _save_spending(session: Session, rates: Sequence[RateDemand | UncheckedSpending], now: datetime) -> None:
     """Add amounts to what their buckets have spent."""
     for rate in rates:
         if rate.amount:

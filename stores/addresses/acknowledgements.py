@@ -207,7 +207,7 @@ async def write_results_and_count_ended_messages(
         await _make_messages_due_that_waited_for_these(connection, settings, rows, updates)
         if params.phase is CyclePhase.WRITE and done:
             await connection.execute(_RETRY_SWAPS, [row["uprn_1"] for row in done], settings.retries)
-        await _write_deletes_of_missing_addresses(connection, settings, failed, updates)
+        await _write_causing_delete_into_failed_swaps(connection, settings, failed, updates)
     paused = {each.id for each in updates if each.reason and each.reason.is_only_for_paused_modules}
     failures = sum(row["id"] not in paused for row in failed) if params.is_phase_without_later_retry else 0
     return AppliedMessageCounts(done=len(done) - needless, failed=failures, superseded=superseded)
@@ -320,7 +320,7 @@ def _list_uprns(rows: Iterable[Row]) -> list[int]:
     return [uprn for row in rows for uprn in (row["uprn_1"], row["uprn_2"]) if uprn is not None]
 
 
-async def _write_deletes_of_missing_addresses(
+async def _write_causing_delete_into_failed_swaps(
     connection: Connection, settings: AddressSettings, failed: Sequence[Row], updates: Iterable[MessageLogUpdate]
 ) -> None:
     """Write into given-up swaps which message deleted the address that they miss."""

@@ -160,14 +160,14 @@ async def _select_due_messages_of_each_topic(connection: Connection, settings: A
         most = settings.threshold if reserved else settings.threshold - sum(map(len, found))
         found.append(await connection.fetch(_READ[topic], settings.retries, most) if most else [])
     if reserved and settings.threshold < len(TOPIC_ORDER):
-        return _take_one_message_of_oldest_topics(found, settings.threshold)
+        return _take_oldest_message_of_each_topic(found, settings.threshold)
     capacities = ordering.divide_cycle_capacity_among_topics(
         [len(rows) for rows in found], settings.threshold, reserved
     )
     return [rows[:most] for rows, most in zip(found, capacities, strict=True)]
 
 
-def _take_one_message_of_oldest_topics(found: Sequence[Sequence[Row]], limit: int) -> list[list[Row]]:
+def _take_oldest_message_of_each_topic(found: Sequence[Sequence[Row]], limit: int) -> list[list[Row]]:
     """Return at most one message of each topic: a cycle too small for all topics takes the oldest messages."""
     oldest = sorted(row["id"] for rows in found for row in rows[:1])[:limit]
     return [[row for row in rows[:1] if row["id"] in oldest] for rows in found]
@@ -231,7 +231,7 @@ EXPIRING_TABLES: Final = (*_EXPIRY_COLUMNS,)
 """Tables whose rows are deleted after retention."""
 
 
-async def has_unarchived_messages(database: Database) -> bool:
+async def has_messages_in_log(database: Database) -> bool:
     """Return whether the log holds messages: unfinished ones, or done ones that are not archived yet."""
     async with database.connection() as connection:
         return bool(await connection.fetchval("SELECT EXISTS (SELECT 1 FROM im_infi_addr_sync_log)"))

@@ -200,7 +200,7 @@ async def list_swaps_out_of_retries_for_missing_side(
         return [build_logged_message(row) for row in await connection.fetch(_GIVEN_UP_SWAPS, retries, after, limit)]
 
 
-async def allow_given_up_swaps_one_more_try(database: Database, retries: int, ids: Sequence[int]) -> list[int]:
+async def retry_abandoned_swaps_once(database: Database, retries: int, ids: Sequence[int]) -> list[int]:
     """Give each of these swaps one more try if it still is given up; return the ids of those."""
     async with database.connection() as connection:
         return [row["id"] for row in await connection.fetch(_ALLOW_ONE_MORE_TRY, retries, ids)]
@@ -270,7 +270,7 @@ async def load_unconfirmed_messages(database: Database, ids: Sequence[int]) -> l
     ]
 
 
-async def write_answers_and_list_kept_addresses(
+async def write_answers_and_list_remaining_addresses(
     database: Database, updates: Sequence[MessageLogUpdate], reasons: Mapping[int, str | None]
 ) -> None:
     """Write the answers of the modules, and list the addresses that they keep, in one transaction.

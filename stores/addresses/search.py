@@ -210,7 +210,7 @@ def build_search_query(query: MessageSearch) -> tuple[str, Sequence[object]]:
     """Return the query and its values."""
     table, archived = (HISTORY, "archived_at") if query.in_history else (LOG, _LIVE)
     where = WhereClauseWithValues()
-    selective = _build_selective_condition(query, where)
+    selective = _build_condition_to_materialize_first(query, where)
     add_filter_conditions(query.filter, where)
     _add_state_condition(query, where)
     if query.after is not None:
@@ -236,7 +236,7 @@ def build_materialized_subquery(condition: str, table: str = LOG) -> str:
     return f"gathered AS MATERIALIZED (SELECT {_FILTERED} FROM {table} WHERE {condition})"  # noqa: S608 - constants only
 
 
-def _build_selective_condition(query: MessageSearch, where: WhereClauseWithValues) -> str | None:
+def _build_condition_to_materialize_first(query: MessageSearch, where: WhereClauseWithValues) -> str | None:
     """Return the condition to materialise first, if it selects few messages."""
     if query.filter.uprn is not None:
         uprn = where.add_value_and_get_placeholder(query.filter.uprn)
@@ -311,7 +311,7 @@ def _build_message_record(row: asyncpg.Record) -> MessageRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class LatestMessageIdsOfUprn:
+class LastWriteAndUnfinishedIds:
     """The messages of a UPRN whose addresses differ between modules."""
 
     last: int | None
@@ -320,8 +320,8 @@ class LatestMessageIdsOfUprn:
     """An unfinished message of it."""
 
 
-async def find_latest_message_ids_of_uprns(database: Database, uprns: Sequence[int]) -> list[LatestMessageIdsOfUprn]:
+async def find_latest_message_ids_of_uprns(database: Database, uprns: Sequence[int]) -> list[LastWriteAndUnfinishedIds]:
     """Return the latest messages of each UPRN, in the order of `uprns`."""
     async with database.connection() as connection:
         rows = await connection.fetch(_LATEST_MESSAGES, uprns, Topic.SWAP)
-    return [LatestMessageIdsOfUprn(row["last"], row["open"]) for row in rows]
+    return [LastWriteAndUnfinishedIds(row["last"], row["open"]) for row in rows]

@@ -258,7 +258,7 @@ def _build_conditions(filters: DownloadFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-async def count_downloads(database: Database) -> WorkByProject:
+async def count_downloads_and_failure_causes_by_project(database: Database) -> WorkByProject:
     """Count the downloads of every project by state, and why some failed."""
     async with database.connection() as connection:
         counts = parse_workloads(await connection.fetch(_COUNTS, FAILED_WITHIN))

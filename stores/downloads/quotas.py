@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from domain.downloads.models import DownloadSpec
-from domain.limits import LimitDecision, RateDemand, SlotDemand, SpendingBeyondLimit
+from domain.limits import LimitDecision, RateDemand, SlotDemand, UncheckedSpending
 from domain.quotas import DAY_SECONDS, MINUTE_SECONDS, DownloadQuotaLimits
 from infra.database import Database
 from infra.limits import DatabaseLimiter
@@ -113,7 +113,7 @@ async def release_slots_and_count_file_size(
     owners = _list_quota_owners(project_id, operator_id)
     sizes = ((QuotaKind.BYTES, file_bytes), (QuotaKind.ROWS, file_rows))
     spendings = [
-        SpendingBeyondLimit(owner.build_limit_key(kind), size, DAY_SECONDS) for owner in owners for kind, size in sizes
+        UncheckedSpending(owner.build_limit_key(kind), size, DAY_SECONDS) for owner in owners for kind, size in sizes
     ]
     await DatabaseLimiter(database).release_slots_and_spend_once(
         [owner.build_limit_key(QuotaKind.ACTIVE) for owner in owners], task_id, spendings

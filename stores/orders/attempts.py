@@ -21,7 +21,7 @@ from stores.orders.platforms import PlatformWithSettingsInForce
 from stores.tables.orders import OrderPlatform, OrderSlice
 
 
-class DeclarationChanged(Exception):
+class DeclarationChangedDuringRead(Exception):
     """The declaration of the platform was changed while the slice was read."""
 
 
@@ -106,7 +106,7 @@ async def commit_orders_and_slice_unless_lost(
     """Write orders and the ledger's row in one transaction; writes nothing where another attempt has the slice.
 
     Raises:
-        DeclarationChanged: What was read by the former declaration may be other orders, or have other times.
+        DeclarationChangedDuringRead: What was read by the former declaration may be other orders, or have other times.
     """
     async with database.session() as session:
         platform = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
@@ -114,7 +114,7 @@ async def commit_orders_and_slice_unless_lost(
         if row is None or not ledger.is_attempt_still_holder(row, params):
             return ReadSliceResult(ending=SliceReadOutcome.OVER)
         if _get_declaration(platform) != _get_declaration(state.row):
-            raise DeclarationChanged(
+            raise DeclarationChangedDuringRead(
                 f"The declaration of platform {params.platform} was changed while the slice {params.window} was read."
             )
         platform.revision += 1
@@ -190,7 +190,7 @@ async def record_failed_slice_or_sweep(
             return state if is_due else None
         if params.purpose is SliceReadPurpose.AGAIN:
             await ledger.record_failed_reread(session, params.platform, params.window, params.fault)
-        is_failed = await ledger.fail_slice_unless_finished_or_taken(
+        is_failed = await ledger.fail_slice_unless_finished_or_claimed_again(
             session, params.platform, params.window, params.fault, params.reader
         )
     return state if is_failed else None
@@ -200,7 +200,7 @@ def _build_done_slice_result(
     params: ReadSliceInput, row: OrderSlice, reading: SliceReadingResult, changes: list[ChangedOrderTimes]
 ) -> ReadSliceResult:
     """Build the result of an attempt; only a slice that was complete before can have missed orders."""
-    late = _filter_new_orders_in_window(params.window, changes) if row.done_at is not None else []
+    late = _filter_new_or_updated_in_window(params.window, changes) if row.done_at is not None else []
     return ReadSliceResult(
         ending=SliceReadOutcome.DONE,
         orders=reading.orders,
@@ -214,7 +214,7 @@ def _build_done_slice_result(
     )
 
 
-def _filter_new_orders_in_window(window: TimeWindow, changes: list[ChangedOrderTimes]) -> list[ChangedOrderTimes]:
+def _filter_new_or_updated_in_window(window: TimeWindow, changes: list[ChangedOrderTimes]) -> list[ChangedOrderTimes]:
     return [each for each in changes if each.advances_modified_at and window.contains(each.modified_at)]
 
 
@@ -237,7 +237,7 @@ def _compute_greatest_lateness_if_one_pass(
     return max(
         (
             confirmation.compute_order_age_when_missed(each.modified_at, row.read_at)
-            for each in _filter_new_orders_in_window(window, changes)
+            for each in _filter_new_or_updated_in_window(window, changes)
         ),
         default=None,
     )

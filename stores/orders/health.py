@@ -170,7 +170,7 @@ class StaleSlice:
 
 
 @dataclass(frozen=True, slots=True)
-class OverdueSlices:
+class StaleSlicesAndScanTimes:
     """Slices that take too long, as of a moment."""
 
     slices: Sequence[StaleSlice]
@@ -189,7 +189,7 @@ async def list_platforms_with_stale_unbegun_slices(database: Database, stale_aft
 
 async def list_slices_claimed_too_long_ago(
     database: Database, stale_after: timedelta, limit: int, *, not_begun_by: Sequence[str], call: str
-) -> OverdueSlices:
+) -> StaleSlicesAndScanTimes:
     """List the oldest slices that take longer than `stale_after` and are not reported yet, or by this call.
 
     Args:
@@ -212,11 +212,11 @@ async def list_slices_claimed_too_long_ago(
             )
             for row in await session.exec(oldest)
         ]
-    return OverdueSlices(slices, now, now - stale_after)
+    return StaleSlicesAndScanTimes(slices, now, now - stale_after)
 
 
-async def mark_stale_slices_as_reported(
-    database: Database, overdue: OverdueSlices, ids: Sequence[int | None], call: str
+async def mark_reported_and_load_overdue_platforms(
+    database: Database, overdue: StaleSlicesAndScanTimes, ids: Sequence[int | None], call: str
 ) -> tuple[set[int | None], dict[str, OrderPlatform]]:
     """Mark these slices as reported, unless another scan did or they have ended.
 

@@ -147,7 +147,7 @@ async def replace_slice_by_open_halves(
     return [SliceJob(window=window, track=track) for window in halves]
 
 
-async def fail_slice_unless_finished_or_taken(
+async def fail_slice_unless_finished_or_claimed_again(
     session: Session, platform: str, window: TimeWindow, fault: FaultRecord, reader: str
 ) -> bool:
     """Move a slice into the failed set, unless it has been finished, or another workflow reads it."""

@@ -193,9 +193,9 @@ def create_or_update_platform(
     capability = None if setup.capability is None else dict(setup.capability)
     if (row.base_url, row.capability) != (setup.base_url, capability):
         row.zone_checked_at, row.skew_seconds, row.skew_alarm_by = None, None, None
-    if row.removed_at is not None or _get_declared_rows(row.kind, row.capability) != _get_declared_rows(
-        setup.kind, capability
-    ):
+    if row.removed_at is not None or _get_row_declaration_or_kind(
+        row.kind, row.capability
+    ) != _get_row_declaration_or_kind(setup.kind, capability):
         row.declared_revision = row.revision
     row.removed_at = None
     row.project_id, row.kind, row.shop = setup.project_id, setup.kind, setup.shop
@@ -204,7 +204,7 @@ def create_or_update_platform(
     return row
 
 
-def _get_declared_rows(kind: str, capability: Mapping[str, JsonValue] | None) -> object:
+def _get_row_declaration_or_kind(kind: str, capability: Mapping[str, JsonValue] | None) -> object:
     """Return what is declared of the rows of a platform: where their ids, times and versions are."""
     return kind if capability is None else capability.get("rows")
 
@@ -215,7 +215,7 @@ async def count_platforms_of_project(session: Session, project_id: str) -> int:
     return (await session.exec(counted)).one()
 
 
-async def remove_platform_but_keep_row(session: Session, row: OrderPlatform) -> None:
+async def delete_platform_data_and_blank_row(session: Session, row: OrderPlatform) -> None:
     """Delete the slices, the backfills and the options of a platform; its row says whose its orders are."""
     for table in (OrderSlice, OrderBackfill, OrderOptionsVersion):
         await session.execute(delete(table).where(col(table.platform) == row.platform))

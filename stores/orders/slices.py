@@ -111,7 +111,7 @@ async def count_open_and_failed_by_platform(
     return counts
 
 
-async def load_late_orders_found_by_sweeps(session: Session, platform: str, now: datetime) -> LateOrdersFoundBySweeps:
+async def load_late_orders_from_sweeps(session: Session, platform: str, now: datetime) -> LateOrdersFoundBySweeps:
     """Read what sweeps found in a platform's slices."""
     is_recent = col(OrderSlice.swept_at) > now - confirmation.LATENESS_KEPT
     statement = select(

@@ -216,7 +216,7 @@ async def create_or_update_type(
         *columns, is_new = (await session.execute(_SAVE, values)).one()
         row = TaskTypeRow(*columns)
         if is_new:
-            await _require_count_within_quota(session, project_id, types_max)
+            await _raise_if_count_exceeds_quota(session, project_id, types_max)
         # Known only after the stored values have been merged.
         if change.max_retry_interval is not None or change.retry_interval is not None:
             require_consistent_retry_intervals(row.retry_interval, row.max_retry_interval)
@@ -245,7 +245,7 @@ async def advance_type_to_lane_unless_past(database: Database, type_: str, pos: 
     return next(iter(await _execute_and_fetch_types(database, _OPEN_LANE, type=type_, pos=pos)), None)
 
 
-async def _require_count_within_quota(session: Session, project_id: str, types_max: int) -> None:
+async def _raise_if_count_exceeds_quota(session: Session, project_id: str, types_max: int) -> None:
     # After the lock, which a transaction that creates another type holds to its end, this one sees that type.
     await session.execute(_LOCK_PROJECT, {"project_id": project_id})
     if (await session.execute(_COUNT_LOCKED, {"project_id": project_id})).scalar_one() > types_max:

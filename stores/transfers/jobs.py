@@ -231,7 +231,7 @@ async def mark_job_ended_and_count_outcomes(
     return JobTargetOutcomeCounts({(TransferState(row["state"]), row["reason"]): row["count"] for row in rows}, seconds)
 
 
-async def purge_targets_of_expired_jobs(database: Database, jobs_max: int) -> int:
+async def purge_expired_targets_and_count_jobs(database: Database, jobs_max: int) -> int:
     """Delete the targets of a batch of jobs past their retention; return how many jobs. Their rows stay."""
     async with database.connection() as connection, connection.transaction():
         rows = await connection.fetch(
@@ -248,7 +248,7 @@ async def purge_targets_of_expired_jobs(database: Database, jobs_max: int) -> in
     return len(jobs)
 
 
-async def purge_job_rows(database: Database, retention: timedelta) -> None:
+async def delete_job_rows_after_target_purge(database: Database, retention: timedelta) -> None:
     """Delete jobs whose targets were purged longer ago than this retention."""
     async with database.connection() as connection:
         await connection.execute("DELETE FROM transfer_jobs WHERE purged_at < now() - $1::interval", retention)

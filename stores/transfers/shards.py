@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import asyncpg
 
-from domain.limits import SpendingBeyondLimit
+from domain.limits import UncheckedSpending
 from domain.quotas import DAY_SECONDS, build_day_bucket_name
 from domain.transfers.activity_models import ShardNumberAndTargetCount
 from domain.transfers.gse import FailedGseCalls
@@ -129,7 +129,7 @@ async def insert_failed_targets_as_retry_shards(
     left_out = retry.targets - sum(len(shard.targets) for shard in shards)
     if left_out > 0:
         bucket = build_day_bucket_name("transfer_targets_per_day", retry.project_id)
-        await DatabaseLimiter(database).spend_and_read(SpendingBeyondLimit(bucket, -left_out, DAY_SECONDS))
+        await DatabaseLimiter(database).spend_and_read(UncheckedSpending(bucket, -left_out, DAY_SECONDS))
     return [ShardNumberAndTargetCount.from_shard(shard) for shard in shards]
 
 

@@ -183,14 +183,14 @@ async def test_a_restore_that_broke_off_before_the_rows_came_is_begun_again(
     ours = DatabaseSettings(url=SecretStr(empty_database_url))
     async with table_copies.open_connection_without_limits(ours) as connection:
         await table_copies.block_starts_before_restore(connection, copy)
-        await table_copies.require_revision_of_copy_after_migration(connection, copy)
+        await table_copies.require_migration_will_reach_copy_revision(connection, copy)
         with pytest.raises(Conflict, match="has revision 0000_other"):
-            await table_copies.require_revision_of_copy_after_migration(connection, other)
+            await table_copies.require_migration_will_reach_copy_revision(connection, other)
         with pytest.raises(Conflict, match="broke off before all rows"):
             await reconcile_and_print_findings(settings.model_copy(update={"database": ours}))
         await connection.execute("UPDATE schema_revisions SET revision = '9999'")
         with pytest.raises(migrate.WrongRevision, match="run that version"):
-            await table_copies.require_revision_of_copy_after_migration(connection, copy)
+            await table_copies.require_migration_will_reach_copy_revision(connection, copy)
 
 
 def write_backup(folder: Path, *engine: DumpedDatabase) -> None:

@@ -96,19 +96,19 @@ async def test_receivers_that_refuse_for_long_are_named(settings: Settings) -> N
     async with running_webhooks(settings, retry_pauses_seconds=[3_600]) as deliveries:
         order = await deliveries.send(deliveries.receiver.url(answers="500"))
         await deliveries.wait_for_state(order, "pending", attempts=1)
-        assert "asked again" in await outside_checks.check_failing_receivers(settings)
+        assert "asked again" in await outside_checks.require_no_long_failing_receivers(settings)
         async with deliveries.services.database.session() as session:
             await session.execute(
                 text("UPDATE webhook_deliveries SET pending_since = pending_since - interval '2 hours'")
             )
-        trouble = await find_trouble(outside_checks.check_failing_receivers, settings)
+        trouble = await find_trouble(outside_checks.require_no_long_failing_receivers, settings)
 
     assert deliveries.receiver.base.removeprefix("http://") in trouble
 
 
 async def test_platforms_that_are_not_fetched_are_named(settings: Settings, database: Database) -> None:
     """With the cause of each."""
-    assert await outside_checks.check_platforms(settings) == "0 are fetched"
+    assert await outside_checks.check_stored_health_of_platforms(settings) == "0 are fetched"
     since = datetime.now(UTC)
     async with database.session() as session:
         session.add(Project(project_id="prj_1", name="", created_at=since))
@@ -123,7 +123,7 @@ async def test_platforms_that_are_not_fetched_are_named(settings: Settings, data
         session.add(OrderPlatform(platform="7", unserved_since=since, **named))
         session.add(OrderPlatform(platform="8", credentials_failed_since=since, **named))
 
-    trouble = await find_trouble(outside_checks.check_platforms, settings)
+    trouble = await find_trouble(outside_checks.check_stored_health_of_platforms, settings)
     assert "7: no worker serves it" in trouble
     assert "8: it refuses its credentials" in trouble
 

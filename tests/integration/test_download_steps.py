@@ -219,7 +219,7 @@ async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Serv
     spec = build_spec(held, source.url(rows=rows, seed=SEED))
     sources = await probe(make_activities(held), ProbeInput(spec=spec, processings=1))
     await fetch_all(make_activities(held), spec, sources, plan.plan_ranges(rows, PAGE_SIZE, 1))
-    number = staging.compute_part_number(0, 0, 1)
+    number = staging.compute_part_number_in_range_block(0, 0, 1)
     await held.objects.put_part(
         names.build_file_key(spec), sources.tables[0].upload_id, number, b"x" * staging.PART_BYTES
     )

@@ -160,23 +160,23 @@ async def test_a_process_without_a_key_does_not_start(settings: Settings, capsys
     old, new = make_key(), make_key()
     for held in (with_keys(settings, old), with_keys(settings, new, old)):
         async with services.open_services(held) as connected:
-            await services.require_ready_and_record_key_use(connected)
+            await services.require_revision_and_record_key_use(connected)
     [lost] = payloads.EncryptingCodec([old], encrypts=True).key_ids
     for held in (with_keys(settings, new), with_keys(settings, make_key(), new)):
         async with services.open_services(held) as connected:
             with pytest.raises(Invalid, match=rf"the key {lost}, .*PAYLOADS does not have it. Put it back"):
-                await services.require_ready_and_record_key_use(connected)
+                await services.require_revision_and_record_key_use(connected)
     await doctor.run_and_print_checks(with_keys(settings, new), "a test", as_json=True)
     [found] = [each for each in json.loads(capsys.readouterr().out)["checks"] if each["name"] == "database"]
     assert (found["ok"], lost in found["found"]) == (False, True)
     given_up = with_keys(settings, new)
     secrets_ = given_up.secrets.model_copy(update={"payloads_given_up": [lost]})
     async with services.open_services(given_up.model_copy(update={"secrets": secrets_})) as connected:
-        await services.require_ready_and_record_key_use(connected)
+        await services.require_revision_and_record_key_use(connected)
     # Encryption that is switched off by mistake is noticed, too.
     async with services.open_services(settings) as connected:
         with pytest.raises(Invalid, match="PAYLOADS does not have it"):
-            await services.require_ready_and_record_key_use(connected)
+            await services.require_revision_and_record_key_use(connected)
 
 
 async def test_the_api_names_a_lost_key_at_once(exports: Downloads) -> None:

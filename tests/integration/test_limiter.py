@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from domain.limits import LimitDecision, RateDemand, SlotDemand, SpendingBeyondLimit
+from domain.limits import LimitDecision, RateDemand, SlotDemand, UncheckedSpending
 from infra.database import Database
 from infra.limits import DatabaseLimiter
 from infra.limits import limiter as counting
@@ -192,7 +192,7 @@ async def test_what_crosses_does_not_deadlock(limiters: Sequence[DatabaseLimiter
 
 async def test_a_booking_is_made_once_with_the_release(limiter: DatabaseLimiter) -> None:
     """However often the end of some work is reported; also past the capacity, as it has happened."""
-    booking = [SpendingBeyondLimit("bytes", 30, DAY)]
+    booking = [UncheckedSpending("bytes", 30, DAY)]
     await take_slot(limiter, "k", "a", limit=1, ttl_seconds=DAY)
     await asyncio.gather(*(limiter.release_slots_and_spend_once(["k", "other"], "a", booking) for _ in range(3)))
 
@@ -209,7 +209,7 @@ async def age_slots(database: Database, age: timedelta) -> None:
 
 async def test_an_end_that_is_reported_late_is_booked(database: Database, limiter: DatabaseLimiter) -> None:
     """No worker was there for hours after the slot's time: what was used is counted, once."""
-    booking = [SpendingBeyondLimit("bytes", 30, DAY)]
+    booking = [UncheckedSpending("bytes", 30, DAY)]
     await take_slot(limiter, "k", "a", limit=1, ttl_seconds=600)
     await age_slots(database, timedelta(hours=6))
     await limiter.delete_expired_rows()

@@ -101,11 +101,11 @@ async def test_a_delivery_that_is_sent_again_is_as_old_as_that(settings: Setting
         await connection.execute("UPDATE webhook_deliveries SET created_at = now() - interval '5 days'")
     await webhooks.insert_or_reset_delivery(database, again, url)
     assert (await webhooks.count_pending_deliveries(database)).compute_age_of_oldest() < 600
-    assert await webhooks.list_failing_receivers(database) == []
+    assert await webhooks.list_receivers_of_unfinished_failing_deliveries(database) == []
     await attempt(failed_once)
-    [failing] = await webhooks.list_failing_receivers(database)
+    [failing] = await webhooks.list_receivers_of_unfinished_failing_deliveries(database)
     await webhooks.insert_or_reset_delivery(database, again, url)  # of one that has not ended
-    assert await webhooks.list_failing_receivers(database) == [failing]
+    assert await webhooks.list_receivers_of_unfinished_failing_deliveries(database) == [failing]
     assert failing.oldest_at > datetime.now(UTC) - timedelta(minutes=10)
 
 

@@ -98,7 +98,7 @@ async def test_a_stale_slice_is_returned_again(records: Database) -> None:
         limit = timedelta(hours=1)
         overdue = await health.list_slices_claimed_too_long_ago(records, limit, 10, not_begun_by=[], call=call)
         ids = [each.slice_id for each in overdue.slices]
-        return len((await health.mark_stale_slices_as_reported(records, overdue, ids, call))[0])
+        return len((await health.mark_reported_and_load_overdue_platforms(records, overdue, ids, call))[0])
 
     assert [await scan(call) for call in (CALL, CALL, LATER)] == [1, 1, 0]
 

@@ -198,14 +198,14 @@ async def test_orders_that_only_sweeps_found_are_counted(records: Database) -> N
         build_slice(3),
     )
     async with records.session() as session:
-        found = await slices.load_late_orders_found_by_sweeps(session, NUMBER, now)
+        found = await slices.load_late_orders_from_sweeps(session, NUMBER, now)
     assert found == slices.LateOrdersFoundBySweeps(missed=5, late_seconds=70.0)
 
 
 async def remove(database: Database) -> None:
     """Remove the platform."""
     async with database.session() as session:
-        await platforms.remove_platform_but_keep_row(session, await platforms.require_platform(session, NUMBER))
+        await platforms.delete_platform_data_and_blank_row(session, await platforms.require_platform(session, NUMBER))
 
 
 async def test_nothing_is_recorded_of_a_platform_that_was_removed_meanwhile(records: Database) -> None:

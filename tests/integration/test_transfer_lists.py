@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from api.transfers.context import UnsavedAndSavedJobLister, UnsavedJob
+from api.transfers.context import UnsavedJob, UnsavedJobListerAndTargetCounter
 from domain.transfers import names
 from domain.workload import ConcernKind
 from infra.settings import Settings
@@ -75,7 +75,7 @@ async def test_a_job_that_is_written_down_meanwhile_is_listed_once(
         async def list_collecting(*_: object) -> list[UnsavedJob]:
             return [UnsavedJob(job, 1)]
 
-        monkeypatch.setattr(UnsavedAndSavedJobLister, "list_jobs_not_saved_yet", list_collecting)
+        monkeypatch.setattr(UnsavedJobListerAndTargetCounter, "list_jobs_not_saved_yet", list_collecting)
         found = await list_all_jobs(transfers)
 
     assert [(each["job_id"], each["status"]) for each in found] == [(job_id, "Success")]

@@ -63,7 +63,7 @@ async def test_a_job_that_ends_after_it_was_purged_stays_expired(database: Datab
     job = await save_shard(database)
     async with database.connection() as connection:
         await connection.execute("UPDATE transfer_jobs SET expires_at = now() - interval '1 s'")
-    assert await jobs.purge_targets_of_expired_jobs(database, 10) == 1
+    assert await jobs.purge_expired_targets_and_count_jobs(database, 10) == 1
     await jobs.mark_job_ended_and_count_outcomes(database, job.job_id, timedelta(hours=1))
     row = await jobs.find_job(database, job.job_id, "p")
     assert row

@@ -15,7 +15,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from domain import webhooks
 from domain.downloads import names as downloads_names
-from domain.webhooks import DeliveryStateAfterAttempt, WebhookDeliveryInput, WebhookEvent, WebhookOwner
+from domain.webhooks import DeliveryStateAfterAttempt, WebhookDeliveryInput, WebhookEvent, WebhookEventSubject
 from infra.secrets import SecretSealer
 from infra.settings import Settings
 from services.services import Services
@@ -87,7 +87,7 @@ def make_order(sealer: SecretSealer, project_id: str, url: str) -> WebhookDelive
     return WebhookDeliveryInput(
         delivery_id=f"msg_{secrets.token_hex(16)}",
         project_id=project_id,
-        owner=WebhookOwner(system=downloads_names.SYSTEM, id=TASK_ID),
+        owner=WebhookEventSubject(system=downloads_names.SYSTEM, id=TASK_ID),
         url=sealer.seal(url),
         event=WebhookEvent(type="download.succeeded", timestamp=datetime.now(UTC), data=DATA),
     )

@@ -16,7 +16,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.addresses import drift
 from activities.addresses.drift import (
-    AddressFingerprint,
+    AddressIdAndRecordDigest,
     DifferenceKind,
     build_fingerprint,
     digest_record,
@@ -27,7 +27,7 @@ from clients.modules import ModuleFailure
 from domain.addresses.activity_models import ComparisonNameInput
 from domain.addresses.operations import AddressEntry, AddressPage, Module
 
-LIVE = AddressFingerprint(1, "a")
+LIVE = AddressIdAndRecordDigest(1, "a")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ LIVE = AddressFingerprint(1, "a")
     ],
 )
 def test_a_module_that_has_it_differently_is_found(
-    od: AddressFingerprint | None, kinds: tuple[DifferenceKind, ...] | None
+    od: AddressIdAndRecordDigest | None, kinds: tuple[DifferenceKind, ...] | None
 ) -> None:
     """Presence, address id and record of what a UPRN has."""
     found = find_difference(7, {**dict.fromkeys(Module, LIVE), Module.OD: od})
@@ -62,7 +62,7 @@ def test_a_digest_does_not_hang_on_how_a_record_is_written() -> None:
 @pytest.mark.parametrize("told", ["AB12", "ab12"])
 def test_a_module_may_tell_a_digest_instead(told: str) -> None:
     """In either case of its letters."""
-    assert build_fingerprint(AddressEntry(uprn=2, address_id=1, digest=told)) == AddressFingerprint(1, "ab12")
+    assert build_fingerprint(AddressEntry(uprn=2, address_id=1, digest=told)) == AddressIdAndRecordDigest(1, "ab12")
 
 
 @dataclass

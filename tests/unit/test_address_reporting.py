@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 import openpyxl
 
 from activities.addresses import drift
-from activities.addresses.drift import AddressFingerprint, Fingerprints, render_drift_workbook
+from activities.addresses.drift import AddressIdAndRecordDigest, Fingerprints, render_drift_workbook
 from domain.addresses.activity_models import ModuleComparisonCounts
 from domain.addresses.operations import Module
-from stores.addresses.search import LatestMessageIdsOfUprn
+from stores.addresses.search import LastWriteAndUnfinishedIds
 
-LIVE = AddressFingerprint(2**53 + 1, "ab" * 32)
+LIVE = AddressIdAndRecordDigest(2**53 + 1, "ab" * 32)
 
 
 def build_report(shown: int) -> ModuleComparisonCounts:
@@ -37,7 +37,7 @@ def test_addresses_that_differ_have_a_column_for_each_module() -> None:
     """In the order in which they were found, every number to its last digit, with the messages that touch them."""
     sides: list[Fingerprints] = [
         {**dict.fromkeys(Module, LIVE), Module.OD: None},
-        {**dict.fromkeys(Module, None), Module.IM: AddressFingerprint(5, "cd" * 32)},
+        {**dict.fromkeys(Module, None), Module.IM: AddressIdAndRecordDigest(5, "cd" * 32)},
     ]
     shown = [
         difference
@@ -48,7 +48,9 @@ def test_addresses_that_differ_have_a_column_for_each_module() -> None:
     book = openpyxl.load_workbook(
         io.BytesIO(
             render_drift_workbook(
-                build_report(2), shown, [LatestMessageIdsOfUprn(11, None), LatestMessageIdsOfUprn(None, 12)]
+                build_report(2),
+                shown,
+                [LastWriteAndUnfinishedIds(11, None), LastWriteAndUnfinishedIds(None, 12)],
             )
         )
     )

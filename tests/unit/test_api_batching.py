@@ -14,7 +14,7 @@ from api.batching import (
     BatchedLookup,
     BatchItem,
     GrowingPausesUntilRetryTimeout,
-    SharedReadByKey,
+    UncachedReadByKey,
 )
 from infra.outages import Component, EngineUnresponsive, find_component_in_outage
 
@@ -190,10 +190,10 @@ async def test_a_guess_is_what_the_last_read_found() -> None:
     async def read(_key: str) -> int:
         return next(values)
 
-    reads = SharedReadByKey(read)
+    reads = UncachedReadByKey(read)
     assert reads.guess("a") is None
     assert await reads.read_anew("a") == 1
-    later = reads.begin_read("a")
+    later = reads.queue_read_after_current("a")
 
     assert (reads.guess("a"), await later, reads.guess("a"), reads.guess("b")) == (1, 2, 2, None)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from api.app import ROUTE_GROUPS, build_aiohttp_path_excluding_words_of_other_paths, group_remainders_by_prefix
+from api.app import ROUTE_GROUPS, build_aiohttp_path_excluding_words_of_other_paths, group_remainders_by_slash_prefix
 from api.http.models import Deprecated, Request, Response
 from api.http.routes import Call, Route, RouteAccess, Routes
 
@@ -127,7 +127,8 @@ def test_only_what_changes_nothing_reads_ahead_of_the_check_of_its_key() -> None
 def test_a_variable_matches_no_word_of_another_path(path: str, others: list[str], pattern: str) -> None:
     """So that what a word's own address allows is announced without what its neighbours allow."""
     assert (
-        build_aiohttp_path_excluding_words_of_other_paths(path, group_remainders_by_prefix([path, *others])) == pattern
+        build_aiohttp_path_excluding_words_of_other_paths(path, group_remainders_by_slash_prefix([path, *others]))
+        == pattern
     )
 
 
@@ -143,7 +144,9 @@ def test_a_variable_matches_no_word_of_another_path(path: str, others: list[str]
 def test_a_variable_with_slashes_leaves_other_paths_their_own(path: str, others: list[str], pattern: str) -> None:
     """Neither words before it nor what follows it elsewhere."""
     assert (
-        build_aiohttp_path_excluding_words_of_other_paths(path, group_remainders_by_prefix([path, *others]), "item_id")
+        build_aiohttp_path_excluding_words_of_other_paths(
+            path, group_remainders_by_slash_prefix([path, *others]), "item_id"
+        )
         == pattern
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from api.batching import BatchedLookup, SharedReadByKey
+from api.batching import BatchedLookup, UncachedReadByKey
 
 
 class CountingReader:
@@ -36,7 +36,7 @@ async def run_ready_tasks() -> None:
 async def test_callers_that_come_during_a_read_share_the_next_one() -> None:
     """A hundred that come during the first read need one more, and none of them gets the older result."""
     reader = CountingReader()
-    shared = SharedReadByKey(reader.read)
+    shared = UncachedReadByKey(reader.read)
     first = asyncio.create_task(shared.read_anew("a"))
     await run_ready_tasks()
     others = [asyncio.create_task(shared.read_anew("a")) for _ in range(100)]
@@ -53,7 +53,7 @@ async def test_callers_that_come_during_a_read_share_the_next_one() -> None:
 async def test_reads_of_different_keys_do_not_wait_for_each_other() -> None:
     """Each key is read at once."""
     reader = CountingReader()
-    shared = SharedReadByKey(reader.read)
+    shared = UncachedReadByKey(reader.read)
     asking = [asyncio.create_task(shared.read_anew(key)) for key in "abc"]
     await run_ready_tasks()
 
@@ -66,7 +66,7 @@ async def test_a_failed_read_fails_only_for_those_who_share_it() -> None:
     """The next caller reads again."""
     reader = CountingReader()
     reader.allowed.set()
-    shared = SharedReadByKey(reader.read)
+    shared = UncachedReadByKey(reader.read)
     sharing = [asyncio.create_task(shared.read_anew("broken")) for _ in range(2)]
 
     for task in sharing:
@@ -81,7 +81,7 @@ async def test_a_failed_read_fails_only_for_those_who_share_it() -> None:
 async def test_a_cancelled_caller_does_not_cancel_the_read() -> None:
     """The others get its result."""
     reader = CountingReader()
-    shared = SharedReadByKey(reader.read)
+    shared = UncachedReadByKey(reader.read)
     leaving = asyncio.create_task(shared.read_anew("a"))
     staying = asyncio.create_task(shared.read_anew("a"))
     await run_ready_tasks()
@@ -95,7 +95,7 @@ async def test_after_a_shared_read_the_next_one_waits_for_more_callers() -> None
     """A lone caller never waits; after a read that several shared, callers that come in the pause share the next."""
     reader = CountingReader()
     reader.allowed.set()
-    shared = SharedReadByKey(reader.read, pause_seconds=0.05)
+    shared = UncachedReadByKey(reader.read, pause_seconds=0.05)
     assert [await shared.read_anew("a"), await shared.read_anew("a")] == [1, 2]
 
     assert [*await asyncio.gather(shared.read_anew("a"), shared.read_anew("a"))] == [3, 3]
@@ -157,7 +157,7 @@ async def test_a_cancelled_read_cancels_every_waiting_caller() -> None:
         await asyncio.sleep(0)
         raise asyncio.CancelledError
 
-    shared = SharedReadByKey(give_up)
+    shared = UncachedReadByKey(give_up)
     first = asyncio.create_task(shared.read_anew("a"))
     await asyncio.sleep(0)
     second = asyncio.create_task(shared.read_anew("a"))

@@ -17,7 +17,7 @@ from domain.tasks import names as tasks
 from domain.tasks import names as tasks_names
 from domain.transfers.models import FileByBizAppAndPath
 from domain.transfers.names import TransferJobKey
-from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
+from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookEventSubject
 from infra import console_links, housekeeping
 from infra.settings import ApiSettings
 from systems import SYSTEMS
@@ -64,11 +64,11 @@ def test_every_workflow_has_a_page(workflow_id: str, page: str | None) -> None:
 @pytest.mark.parametrize(
     ("owner", "page"),
     [
-        (WebhookOwner(system=downloads.SYSTEM, id="dl_2"), "/console/downloads/dl_2?project=prj_1"),
-        (WebhookOwner(system=orders.SYSTEM, id="shop-1"), "/console/orders/platforms/shop-1"),
+        (WebhookEventSubject(system=downloads.SYSTEM, id="dl_2"), "/console/downloads/dl_2?project=prj_1"),
+        (WebhookEventSubject(system=orders.SYSTEM, id="shop-1"), "/console/orders/platforms/shop-1"),
     ],
 )
-def test_a_webhook_leads_to_what_it_is_about(owner: WebhookOwner, page: str) -> None:
+def test_a_webhook_leads_to_what_it_is_about(owner: WebhookEventSubject, page: str) -> None:
     """Its id does not say that, so the page is found by what the workflow is started with."""
     event = WebhookEvent(type="x", timestamp=WINDOW.start, data={})
     url = SealedText(token="sealed")

@@ -14,7 +14,7 @@ from api.daily_quotas import DAILY_QUOTAS, DailyQuotaCounter
 from api.tasks.quotas import OpenTaskQuotaCounter, count_new_tasks_within_quotas
 from api.transfers.quotas import OPEN_TRANSFERS, count_targets_within_quotas
 from domain.faults import Fault
-from domain.limits import SpendingBeyondLimit
+from domain.limits import UncheckedSpending
 from domain.quotas import QuotaLimits, build_day_bucket_name
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class CountingLimiter:
         self.is_open = asyncio.Event()
         self.is_open.set()
 
-    async def spend_and_read(self, spending: SpendingBeyondLimit) -> tuple[int, float | None]:
+    async def spend_and_read(self, spending: UncheckedSpending) -> tuple[int, float | None]:
         """As the database does."""
         self.asked += 1
         await self.is_open.wait()

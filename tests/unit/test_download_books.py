@@ -126,7 +126,7 @@ async def test_the_titles_of_empty_columns_are_noted_of_the_first_book_only() ->
     for number in range(2):
         segment = RowSegment(number=number, count=2, first_row=0, rows=2)
         storage = books._SegmentBookWriter(AsyncMock(), SPEC, segment)
-        noted += (await storage.store_as_part_if_large_enough("u", render_two_books())).books
+        noted += (await storage.store_as_part_unless_too_small("u", render_two_books())).books
 
     assert [book.report.empty_columns for book in noted] == [["城市"], [], [], []]
     assert list_warnings([book.report for book in noted]) == ["The column “城市” is empty: no row has a value for it."]

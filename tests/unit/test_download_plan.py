@@ -120,13 +120,13 @@ def test_rows_behind_the_last_page_show_that_the_total_is_none() -> None:
 
 def test_a_source_without_a_total_has_an_end() -> None:
     """It may have many pages and some that are empty, not too many of either."""
-    plan.raise_if_source_seems_endless(19_999, 19_999, ["100:a"] * 100)
-    plan.raise_if_source_seems_endless(19_999, 20_000, ["100:a"] * 100)
-    plan.raise_if_source_seems_endless(100, 100, ["100:a", *[""] * 49])
+    plan.raise_if_too_many_or_empty_pages(19_999, 19_999, ["100:a"] * 100)
+    plan.raise_if_too_many_or_empty_pages(19_999, 20_000, ["100:a"] * 100)
+    plan.raise_if_too_many_or_empty_pages(100, 100, ["100:a", *[""] * 49])
     with pytest.raises(SourceFault, match="20,001 was not the last"):
-        plan.raise_if_source_seems_endless(20_000, 20_001, ["100:a"] * 100)
+        plan.raise_if_too_many_or_empty_pages(20_000, 20_001, ["100:a"] * 100)
     with pytest.raises(SourceFault, match="50 empty pages in a row"):
-        plan.raise_if_source_seems_endless(100, 100, ["100:a", *[""] * 50])
+        plan.raise_if_too_many_or_empty_pages(100, 100, ["100:a", *[""] * 50])
 
 
 @pytest.mark.parametrize(("rows", "smaller"), [(1_000, 100), (500, 50), (101, 20), (100, 20), (21, 20), (20, None)])

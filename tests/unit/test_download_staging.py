@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from domain.downloads import staging
 from domain.downloads.staging import (
     MIB,
+    BoundaryBetweenPagesOfTail,
     JoinedTailsPiece,
     RangeLedger,
     StagedPartsInvalid,
     StagedTailRecord,
-    TailPageEnd,
     UploadedPartRecord,
     UploadedPiece,
 )
@@ -26,7 +26,11 @@ def build_ledger(index: int, parts: list[int], tail: int | None, ranges: int = R
         next_page=0,
         parts=[
             UploadedPartRecord(
-                number=staging.compute_part_number(index, place, ranges), bytes=size, etag="e", sha256="s", rows=1
+                number=staging.compute_part_number_in_range_block(index, place, ranges),
+                bytes=size,
+                etag="e",
+                sha256="s",
+                rows=1,
             )
             for place, size in enumerate(parts)
         ],
@@ -55,7 +59,7 @@ def test_a_tail_is_recorded_under_its_stored_names() -> None:
     """Ledgers in the object store have them, and a newer release reads them."""
     stored = '{"key":"t","bytes":9,"sha256":"s","rows":4,"marks":[{"bytes":5,"next_page":2,"rows":3}]}'
     tail = StagedTailRecord.model_validate_json(stored)
-    assert tail.page_ends == [TailPageEnd(bytes_after_previous=5, next_page=2, rows_of_range=3)]
+    assert tail.page_ends == [BoundaryBetweenPagesOfTail(bytes_after_previous=5, next_page=2, rows_of_range=3)]
     assert tail.model_dump_json() == stored
 
 
@@ -68,9 +72,12 @@ def test_a_small_range_before_a_large_one_cannot_be_joined() -> None:
 def test_a_block_of_part_numbers_is_never_overrun() -> None:
     """A range that is too large is an error, not another range's part; one range has all numbers to itself."""
     with pytest.raises(StagedPartsInvalid):
-        staging.compute_part_number(0, staging.MAX_PARTS // RANGES, RANGES)
-    assert staging.compute_part_number(0, staging.MAX_PARTS - 1, 1) == staging.MAX_PARTS
-    assert staging.compute_part_number(RANGES - 1, staging.MAX_PARTS // RANGES - 1, RANGES) <= staging.MAX_PARTS
+        staging.compute_part_number_in_range_block(0, staging.MAX_PARTS // RANGES, RANGES)
+    assert staging.compute_part_number_in_range_block(0, staging.MAX_PARTS - 1, 1) == staging.MAX_PARTS
+    assert (
+        staging.compute_part_number_in_range_block(RANGES - 1, staging.MAX_PARTS // RANGES - 1, RANGES)
+        <= staging.MAX_PARTS
+    )
 
 
 sizes = st.integers(1, 13 * MIB)

@@ -210,5 +210,5 @@ def test_a_log_that_cannot_be_shortened_is_left(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("os.truncate", refuse)
     path = tmp_path / "api.log"
     path.write_text("long")
-    ProcessLog(path).shorten_if_long()
+    ProcessLog(path).rotate_if_long()
     assert path.read_text() == "long"

@@ -18,7 +18,7 @@ from excel.moments import (
     detect_moments,
     format_as_serial_numbers,
     format_serial_numbers_as_dates,
-    to_local_within_excel_range,
+    to_local_clipping_far_times,
 )
 
 ZONES = (
@@ -130,7 +130,7 @@ def test_clocks_are_those_of_the_zone(zone: str, instants: list[int]) -> None:
     start = datetime(1970, 1, 1, tzinfo=UTC)
     info = ZoneInfo(zone)
     expected = [(start + timedelta(milliseconds=ms)).astimezone(info).replace(tzinfo=None) for ms in instants]
-    local = to_local_within_excel_range(np.array(instants, np.int64), LocalTimeConverter(zone))
+    local = to_local_clipping_far_times(np.array(instants, np.int64), LocalTimeConverter(zone))
     assert [start.replace(tzinfo=None) + timedelta(milliseconds=ms) for ms in local.tolist()] == expected
 
 

@@ -15,8 +15,8 @@ from excel.texts import (
     escape_column_xml,
     escape_xml,
     mask_edge_spaces,
-    mask_exact_numbers,
     mask_fractions_equal_to_float_repr,
+    mask_numbers_excel_can_hold,
     replace_invalid_characters,
     truncate_column_to_cells,
     truncate_to_cell,
@@ -90,7 +90,7 @@ def test_fifteen_digits_are_kept(cells: list[str], with_null: bool) -> None:
         and (not Decimal(cell) or abs(Decimal(cell).adjusted()) <= 307 or "e" not in cell.lower())
         for cell in cells
     ]
-    assert mask_exact_numbers(column).tolist() == expected + [True] * with_null
+    assert mask_numbers_excel_can_hold(column).tolist() == expected + [True] * with_null
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False)))

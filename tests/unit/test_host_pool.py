@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from domain.limits import PermitShare
+from domain.limits import UsableAndHeldPermits
 from infra.limits.host_gate import HostRequestPermit, ProcessShareOfHostPermits
 from infra.limits.limiter import PermitSharingRules
 from tests.support.waiting import PATIENCE_SECONDS, eventually
@@ -23,15 +23,15 @@ class Books:
     """The other side: answers as a script says, when a test lets it, and keeps what was declared."""
 
     def __init__(self) -> None:
-        self.share = PermitShare(usable=LIMIT, permits=LIMIT)
+        self.share = UsableAndHeldPermits(usable=LIMIT, permits=LIMIT)
         self.declared: list[tuple[int, int]] = []
         self.open = asyncio.Event()
         self.open.set()
 
-    async def ask(self, *, in_use: int, demand: int) -> PermitShare:
+    async def ask(self, *, in_use: int, demand: int) -> UsableAndHeldPermits:
         """One question."""
         self.declared.append((in_use, demand))
-        share = PermitShare(self.share.usable, max(self.share.usable, in_use))
+        share = UsableAndHeldPermits(self.share.usable, max(self.share.usable, in_use))
         await self.open.wait()
         return share
 
@@ -75,7 +75,7 @@ async def test_a_smaller_share_is_kept_to_at_once(books: Books, pool: ProcessSha
     """What is in use ends by itself; nothing more begins, and the rest is given back as soon as it is free."""
     for _ in range(LIMIT):
         await pool.wait_for_permit()
-    books.share = PermitShare(usable=1, permits=1)
+    books.share = UsableAndHeldPermits(usable=1, permits=1)
     await wait_for_question(books)
     await wait_for_question(books)
     waiting = asyncio.create_task(pool.wait_for_permit())
@@ -113,7 +113,7 @@ async def test_a_process_that_was_frozen_asks_before_it_goes_on(books: Books, po
 
 async def test_an_empty_pool_ends(books: Books, pool: ProcessShareOfHostPermits) -> None:
     """Unused for two renewals, everything was declared as given back."""
-    books.share = PermitShare(usable=0, permits=0)
+    books.share = UsableAndHeldPermits(usable=0, permits=0)
     await eventually(lambda: pool.has_ended)
     assert books.declared[-1] == (0, 0)
 

@@ -64,7 +64,7 @@ async def test_answers_from_before_a_new_declaration_of_rows_are_not_replayed(
     """They would replace copies that were stored between them and the declaration, by its former one, and are newer."""
     objects, answers = cast("Any", Objects()), ReplayableAnswerLog()
     answers.add("https://shop/orders?", NOON, HttpResponse(200, CIMultiDictProxy(CIMultiDict[str]()), b"{}"))
-    point = await slice_attempts.store_gained_answers_and_get_resume_point(objects, PARAMS, answers, 3)
+    point = await slice_attempts.store_gained_answers_or_keep_resume_point(objects, PARAMS, answers, 3)
     following = PARAMS.model_copy(update={"resume_point": point})
     loaded = await slice_attempts.load_unexpired_answers_of_earlier_attempts(
         objects, following, build_state(declared_revision)

@@ -14,7 +14,7 @@ from activities.orders.watch import OverdueScanActivities
 from domain.orders.slices import BACKFILL_TERMINATED
 from infra import temporal
 from stores.orders import backfills, health
-from stores.orders.health import OverdueSlices
+from stores.orders.health import StaleSlicesAndScanTimes
 from tests.unit.test_order_backfills import NOON
 
 
@@ -35,9 +35,9 @@ async def test_what_the_scan_has_closed_is_looked_for_only_where_it_is_repeated(
     monkeypatch.setattr(backfills, "close_as_failed", close)
     monkeypatch.setattr(watch, "is_workflow_running", asked)
     monkeypatch.setattr(health, "list_platforms_with_stale_unbegun_slices", AsyncMock(return_value=[]))
-    overdue = AsyncMock(return_value=OverdueSlices([], NOON, NOON))
+    overdue = AsyncMock(return_value=StaleSlicesAndScanTimes([], NOON, NOON))
     monkeypatch.setattr(health, "list_slices_claimed_too_long_ago", overdue)
-    monkeypatch.setattr(health, "mark_stale_slices_as_reported", AsyncMock(return_value=(set(), {})))
+    monkeypatch.setattr(health, "mark_reported_and_load_overdue_platforms", AsyncMock(return_value=(set(), {})))
     services = MagicMock()
     services.settings.orders.stale_hours = 1
 

@@ -115,10 +115,10 @@ async def test_the_time_of_an_attempt_is_shared_out() -> None:
     assert budget.patience_seconds == 100 * WAITING_SHARE
     assert budget.seconds_left == pytest.approx(100 * READING_SHARE, abs=5)
     for waited in (30, 30):
-        budget.reduce_patience(time.monotonic() - waited)
+        budget.subtract_wait_from_patience(time.monotonic() - waited)
     assert budget.patience_seconds == pytest.approx(20, abs=5), "both waits were at the same time"
     budget.waited_until = 0.0
-    budget.reduce_patience(time.monotonic() - 30)
+    budget.subtract_wait_from_patience(time.monotonic() - 30)
     assert budget.patience_seconds == 0
 
 
@@ -135,7 +135,7 @@ def test_no_request_begins_that_may_end_too_late() -> None:
     budget = AttemptTimeBudget.for_attempt(100, time.monotonic())
     before = budget.seconds_left
     budget.slowest_answer_seconds = 40
-    with budget.measure_answer():
+    with budget.record_slowest_answer():
         pass
     assert budget.seconds_left == pytest.approx(before - 40, abs=5)
     budget.slowest_answer_seconds = 95

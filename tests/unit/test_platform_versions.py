@@ -41,7 +41,7 @@ def plain(where: str) -> Capability:
 @pytest.mark.parametrize("version", [None, "v7"])
 async def test_every_call_names_the_version_where_its_record_says(where: str, version: str | None) -> None:
     """Pages, counts, the clock and calls for one order."""
-    record = plain(where).with_version(version)
+    record = plain(where).replace_default_version_if_any(version)
     async with running_connector(record, **ORDERS, api_version=version or "v1", version_in=where) as here:
         await here.connector.fetch_platform_time()
         window = here.window(600)
@@ -63,7 +63,7 @@ async def test_a_version_that_the_platform_does_not_answer_is_refused(where: str
 async def test_shopify_goes_on_with_its_next_version() -> None:
     """Its record's own is served for a year only."""
     async with running_connector(
-        SHOPIFY.with_version("2026-04"), kind="shopify", **ORDERS, api_version="2026-04"
+        SHOPIFY.replace_default_version_if_any("2026-04"), kind="shopify", **ORDERS, api_version="2026-04"
     ) as here:
         window = here.window(600)
         assert checker.check(here.truth(window), newest_copies(await here.read(window))).is_clean
@@ -74,7 +74,7 @@ async def test_what_another_version_told_is_not_taken_for_this_one(where: str) -
     """An attempt that goes on after the setting was changed asks anew."""
     async with running_connector(plain(where), **ORDERS, api_version="v1", version_in=where) as here:
         await here.read(here.window(600))
-        other = plain(where).with_version("v2")
+        other = plain(where).replace_default_version_if_any("v2")
         here.platform.set(here.platform.scenario.model_copy(update={"api_version": "v2"}))
         asked = here.platform.stats()["calls"]["told"]
         connector = here.again(ReplayableAnswerLog.decode(here.connector.answer_log.encode()), other)
@@ -88,7 +88,7 @@ def test_a_version_is_a_setting_of_each_platform() -> None:
     assert (settings.api_version, origins["api_version"]) == ("2025-01", SettingOrigin.KIND)
     settings, origins = config.resolve_settings(1, PlatformOptions(), PlatformOptions(api_version="2026-04"), SHOPIFY)
     assert (
-        settings.apply_rate_and_api_version(SHOPIFY).put_version_into_calls().query.path
+        settings.apply_rate_and_api_version(SHOPIFY).put_version_into_paths_and_parameters().query.path
         == "/admin/api/2026-04/orders.json"
     )
     assert origins["api_version"] is SettingOrigin.PLATFORM

@@ -24,7 +24,7 @@ from api.downloads.context import DownloadPath
 from domain.downloads.models import DownloadSpec, DownloadState, TableSource
 from domain.faults import Conflict
 from domain.secrets import SealedText
-from domain.webhooks import DeliveryState, WebhookDeliveryInput, WebhookEvent, WebhookOwner
+from domain.webhooks import DeliveryState, WebhookDeliveryInput, WebhookEvent, WebhookEventSubject
 from infra.database import TableRow
 from infra.secrets import SealUnreadableError, SecretSealer
 from infra.settings import SecretSettings, WebhookSettings
@@ -114,7 +114,7 @@ async def test_a_redelivery_and_a_retry_carry_no_old_seal(monkeypatch: pytest.Mo
     monkeypatch.setattr(actions, "_get_workflow_handle", lambda *_: run)
     monkeypatch.setattr("api.downloads.actions.creation.start_download", note)
     monkeypatch.setattr(actions, "_wait_until_retry_starts", note)
-    owner = WebhookOwner(system="downloads", id=DOWNLOAD)
+    owner = WebhookEventSubject(system="downloads", id=DOWNLOAD)
 
     if OLD not in keys:
         with pytest.raises(Conflict, match="No key in HAULAGE_SECRETS__SEAL opens"):
@@ -139,7 +139,7 @@ async def test_what_waited_in_a_history_is_saved_without_an_old_seal(monkeypatch
     delivery = WebhookDeliveryInput(
         delivery_id=MESSAGE,
         project_id="prj_1",
-        owner=WebhookOwner(system="orders", id="7"),
+        owner=WebhookEventSubject(system="orders", id="7"),
         url=make_sealer(OLD).seal("http://receiver"),
         event=WebhookEvent(type="orders.slice_failed", timestamp=datetime.now(UTC), data={}),
     )

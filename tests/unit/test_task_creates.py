@@ -150,7 +150,7 @@ async def test_a_copy_of_an_ended_task_counts_once(monkeypatch: pytest.MonkeyPat
     async def create_in_lane(*_: object) -> str:
         return OperationCode.OK
 
-    monkeypatch.setattr(actions, "_create_in_lane_and_open_it_if_closed", create_in_lane)
+    monkeypatch.setattr(actions, "_create_in_lane_reopening_it_if_closed", create_in_lane)
     context = SimpleNamespace(
         open_tasks=quotas,
         texts=SimpleNamespace(read_texts=read_texts),

@@ -226,11 +226,11 @@ def test_a_full_lane_takes_no_more_and_serves_on() -> None:
     assert (
         asked.ask(creates=[CreateOperation(keys[4], "user", ""), CreateOperation(keys[1], "user", "")]).creates == "31"
     )
-    assert not asked.lane.is_full_without_tasks
+    assert not asked.lane.is_closed_to_creates_and_empty
     for task in held[1:]:
         asked.set(task, 4)
     asked.lane.state.remove_archived(keys)
-    assert asked.lane.is_full_without_tasks
+    assert asked.lane.is_closed_to_creates_and_empty
 
 
 def test_a_cancelled_task_is_told_from_a_failed_one() -> None:
@@ -250,8 +250,8 @@ def test_a_cancelled_task_is_told_from_a_failed_one() -> None:
     assert [asked.read(key).status for key in (pending, running, failed)] == [5, 5, 4]
     head = asked.lane.state.build_head()
     assert (head.cancelled, head.failed) == (2, 1)
-    asked.lane.state.mark_full()
-    assert (asked.lane.count_finished_tasks().cancelled, asked.lane.build_status().cancelled) == (2, 2)
+    asked.lane.state.refuse_creates_permanently()
+    assert (asked.lane.count_all_finished_tasks().cancelled, asked.lane.build_status().cancelled) == (2, 2)
 
 
 def test_a_task_starts_at_its_time() -> None:

@@ -153,7 +153,7 @@ async def test_a_worker_that_was_replaced_while_it_waited_for_its_turn_sends_not
     lease = cast("CancelledLease", sender._lease)
     gse.on_begin = lambda: setattr(lease, "is_lost", is_lost)
     with pytest.raises(ShardLeaseLost) if is_lost else nullcontext():
-        await sender._save_and_begin_task_for_due_targets()
+        await sender._begin_task_for_due_targets_and_get_number()
 
     assert gse.begun == begun
 
@@ -168,7 +168,7 @@ async def test_an_outage_of_the_database_is_waited_for_outside_of_the_turn(
     _, sender = start_due_shard(gse, tmp_path)
     lease = cast("CancelledLease", sender._lease)
     gse.on_begin = lambda: setattr(lease, "outages", 2 * (gse.turns == 1))
-    await sender._save_and_begin_task_for_due_targets()
+    await sender._begin_task_for_due_targets_and_get_number()
 
     assert (gse.begun, gse.turns, lease.outages) == (8, 2, 0)
 
@@ -178,7 +178,7 @@ async def test_a_wait_for_the_turn_ends_when_it_is_cancelled(tmp_path: Path) -> 
     gse = RefusingGse()
     gse.has_free_turn = False
     _, sender = start_due_shard(gse, tmp_path)
-    beginning = asyncio.create_task(sender._save_and_begin_task_for_due_targets())
+    beginning = asyncio.create_task(sender._begin_task_for_due_targets_and_get_number())
     await asyncio.sleep(0.05)
     beginning.cancel()
     await asyncio.wait([beginning], timeout=5)
@@ -201,7 +201,7 @@ async def test_gse_is_not_asked_to_send_when_the_time_is_over(
         for target in progress.targets:
             target.task_number = 0
     async with asyncio.timeout(10):
-        await sender._save_and_begin_task_for_due_targets()
+        await sender._begin_task_for_due_targets_and_get_number()
     tasks = list(progress.tasks)
     progress.end_unfinished_at_deadline()
 

@@ -74,7 +74,7 @@ def test_what_is_dropped_may_have_arrived_where_gse_never_said_whether_it_began(
     progress.apply_results(
         task, GseRecordsByAgent.from_records([GseProgress(UploadOrDownload.DOWNLOAD, "0:2", "", TRANSFER_ERROR)]), 1
     )
-    progress.end_cancelled_targets_not_being_sent(progress.targets)
+    progress.end_unsent_targets_as_cancelled(progress.targets)
 
     assert {(item.state, item.reason) for item in progress.targets} == {(TransferState.FAILED, FailureReason.CANCELLED)}
     assert "may still arrive" in unsure.message

@@ -170,6 +170,6 @@ async def test_what_was_not_accepted_is_not_counted_for_the_day(
     spec = TransferSpec(project_id="p", signature="a" * 64, user="root", folder="/data")
     group = TargetsWithSameSpec(spec=spec, file_name="f", targets=[(key, f"agent-{key}", "") for key in range(3)])
     with pytest.raises(type(error)):
-        await actions._join_within_quota(call, FileByBizAppAndPath(biz_id=2, app_id=7, path="/f"), group)
+        await actions._join_in_quota_and_get_window(call, FileByBizAppAndPath(biz_id=2, app_id=7, path="/f"), group)
 
     assert (counts["open"], counts["daily"]) == (open_, daily)

@@ -21,7 +21,7 @@ from activities.webhooks import PURGE_BATCH, WebhookActivities, WebhookAndShared
 from clients.http import HttpResponse
 from domain import webhooks
 from domain.secrets import SealedText
-from domain.webhooks import DeliveryState, ReceiverResponse, WebhookDeliveryInput, WebhookEvent, WebhookOwner
+from domain.webhooks import DeliveryState, ReceiverResponse, WebhookDeliveryInput, WebhookEvent, WebhookEventSubject
 from infra.settings import Settings, WebhookSettings
 from stores.tables.shared import Delivery
 
@@ -171,7 +171,7 @@ def test_an_order_s_id_can_be_signed(wrong: str) -> None:
         WebhookDeliveryInput(
             delivery_id=wrong,
             project_id="p",
-            owner=WebhookOwner(system="downloads", id="dl_1"),
+            owner=WebhookEventSubject(system="downloads", id="dl_1"),
             url=SealedText(token=""),
             event=event({}),
         )

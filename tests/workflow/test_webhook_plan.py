@@ -14,7 +14,7 @@ from temporalio.testing import TimeSkipper
 from temporalio.worker import Worker
 
 from domain import webhooks
-from domain.webhooks import DeliveryState, WebhookDeliveryInput, WebhookOwner
+from domain.webhooks import DeliveryState, WebhookDeliveryInput, WebhookEventSubject
 from infra.settings import Settings
 from tests.support.waiting import eventually
 from tests.support.webhooks import Handle, make_order, running_webhooks, start
@@ -82,7 +82,7 @@ async def test_a_cancelled_plan_still_announces(settings: Settings) -> None:
     async with running_webhooks(settings) as deliveries, _announcers(deliveries.services.engine):
         engine = deliveries.services.engine
         order = make_order(deliveries.services.sealer, deliveries.project_id, deliveries.receiver.url())
-        order = order.model_copy(update={"owner": WebhookOwner(system="downloads", id="to be cancelled")})
+        order = order.model_copy(update={"owner": WebhookEventSubject(system="downloads", id="to be cancelled")})
         parent = await engine.start_workflow(Announcer.run, order, id="announcer", task_queue=ANNOUNCERS)
         await parent.cancel()
         child = engine.get_workflow_handle(webhooks.build_delivery_workflow_id(order.project_id, order.delivery_id))

@@ -54,7 +54,7 @@ async def create_or_update_schedules(engine: Client, database: Database, setting
     Cycles run at intervals where something is configured or a message is left; else from the first message on.
     """
     effective = await addresses.load_effective_settings(database, settings.addresses)
-    is_used = effective.is_configured or await cycle.has_unarchived_messages(database)
+    is_used = effective.is_configured or await cycle.has_messages_in_log(database)
     await create_or_update_cycle_schedule(engine, effective.pause_seconds if is_used else None)
     await create_or_update_check_schedule(engine, effective.check_hours)
 

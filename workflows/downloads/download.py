@@ -46,7 +46,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.staging import StagedPartsInvalid, StagedRowsTooOld
     from domain.faults import FaultRecord
     from domain.secrets import SealedText
-    from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
+    from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookEventSubject
     from infra import temporal
     from workflows import activity_calls
     from workflows.downloads.processing import FileMaker, RangeFetchers, cancel_and_wait
@@ -152,7 +152,7 @@ class DownloadWorkflow:
                 return self._set_fault_and_build_result(fault)
             pause = self._spec.rerun_pause_seconds * 2**self._progress.reruns
             self._progress.reruns += 1
-            await self._sleep_with_trouble(_build_trouble(fault, self._progress.reruns, pause), pause)
+            await self._show_trouble_and_sleep(_build_trouble(fault, self._progress.reruns, pause), pause)
 
     def _may_rerun_after_fault(self, fault: FaultRecord) -> bool:
         """Return whether the fault may pass, the source was readable before, and reruns are left."""
@@ -165,7 +165,7 @@ class DownloadWorkflow:
         if fault is None:
             return None
         trouble = _build_trouble(fault, wait.tries.total_attempts, wait.seconds)
-        await self._sleep_with_trouble(trouble, wait.seconds)
+        await self._show_trouble_and_sleep(trouble, wait.seconds)
         return trouble
 
     def _clear_trouble_if_current(self, trouble: DownloadTrouble | None) -> None:
@@ -173,7 +173,7 @@ class DownloadWorkflow:
         if self._status.trouble is trouble:
             self._status.trouble = None
 
-    async def _sleep_with_trouble(self, trouble: DownloadTrouble, seconds: float) -> None:
+    async def _show_trouble_and_sleep(self, trouble: DownloadTrouble, seconds: float) -> None:
         """Sleep, and show the trouble in the status until the next attempt has ended."""
         self._status.trouble = trouble
         self._publish_status(DownloadState.RUNNING, DownloadPhase.PAUSING)
@@ -200,7 +200,7 @@ class DownloadWorkflow:
                     return await self._file_maker.make_file(sources, ranges)
                 self._add_late_columns_or_raise_if_too_often(new_columns)
             except ActivityError as error:
-                if not self._note_changes_for_restart_if_it_may_help(error):
+                if not self._adjust_progress_if_restart_may_help(error):
                     raise
             self._progress.is_fetching, self._progress.sources = False, None
             await self._delete_unfinished_data()
@@ -272,7 +272,7 @@ class DownloadWorkflow:
                 build_columns_changing_fault([name for names in new_columns.values() for name in names])
             )
 
-    def _note_changes_for_restart_if_it_may_help(self, error: ActivityError) -> bool:
+    def _adjust_progress_if_restart_may_help(self, error: ActivityError) -> bool:
         """Return whether starting over from nothing may mend the error, and note what to do differently."""
         if activity_calls.has_error_type(error, StagedPartsInvalid.__name__) and not self._progress.single_fetcher:
             self._progress.single_fetcher = True
@@ -328,7 +328,7 @@ class DownloadWorkflow:
         return WebhookDeliveryInput(
             delivery_id=delivery.create_delivery_id(),
             project_id=self._spec.project_id,
-            owner=WebhookOwner(system=downloads_names.SYSTEM, id=self._spec.task_id),
+            owner=WebhookEventSubject(system=downloads_names.SYSTEM, id=self._spec.task_id),
             url=callback,
             event=event,
         )

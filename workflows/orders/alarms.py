@@ -13,7 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.orders.watch import OverdueScanActivities, PlatformPresenceActivities
     from domain.orders import names
     from domain.orders.activity_models import OrderWatchPatienceInput, PlatformAlarm, ServedPlatformsResult
-    from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
+    from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookEventSubject
     from workflows.activity_calls import PRESENCE_CHECK, PROMPT_ACTIVITY
     from workflows.webhooks import delivery
 
@@ -30,7 +30,7 @@ async def start_alarm_deliveries(alarms: Iterable[PlatformAlarm]) -> None:
             WebhookDeliveryInput(
                 delivery_id=delivery.create_delivery_id(),
                 project_id=alarm.project_id,
-                owner=WebhookOwner(system=names.SYSTEM, id=alarm.platform),
+                owner=WebhookEventSubject(system=names.SYSTEM, id=alarm.platform),
                 url=alarm.notify,
                 event=event,
             )
@@ -50,7 +50,7 @@ class OrderWatchWorkflow:
         watched = await workflow.execute_activity_method(PlatformPresenceActivities.list_platforms, **PROMPT_ACTIVITY)
         presence = self._presence = await _find_served_and_unserved(watched.platforms, params.patience_seconds)
         result = await workflow.execute_activity_method(
-            PlatformPresenceActivities.record_unserved_platforms_and_alarm, presence, **PROMPT_ACTIVITY
+            PlatformPresenceActivities.record_unserved_and_alarm_newly_unserved, presence, **PROMPT_ACTIVITY
         )
         await start_alarm_deliveries(result.alarms)
         result = await workflow.execute_activity_method(

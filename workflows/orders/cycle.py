@@ -83,7 +83,7 @@ class OrderCycleWorkflow:
     @workflow.run
     async def run(self, params: PlatformAndCycleRunFlags) -> OrderCycleStatus:
         """Claim and run slices until nothing is left to claim."""
-        claimed = await self._measure_skew_and_claim_slices(self._get_scheduled_time())
+        claimed = await self._measure_skew_and_claim_slices(self._get_scheduled_time_if_started_late())
         if claimed.rereads:
             for job in claimed.jobs:
                 await self._start_backfill_of_slice_once(claimed.project_id, job)
@@ -108,7 +108,7 @@ class OrderCycleWorkflow:
         """Return the status of the cycle."""
         return self._status
 
-    def _get_scheduled_time(self) -> datetime | None:
+    def _get_scheduled_time_if_started_late(self) -> datetime | None:
         """Return when the schedule was due to start this run, where that is past; None for any other run."""
         info = workflow.info()
         due = None if self._params.continued else info.typed_search_attributes.get(_SCHEDULED)

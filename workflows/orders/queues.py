@@ -49,7 +49,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
                 backfilling.save_progress_and_list_next,
                 backfilling.close_backfill_and_alarm_if_failed,
                 watching.list_platforms,
-                watching.record_unserved_platforms_and_alarm,
+                watching.record_unserved_and_alarm_newly_unserved,
                 OverdueScanActivities(services).report_stale_slices_and_close_lost_backfills,
                 OrderHousekeeping(services).purge_copies_pages_and_answers,
             ],
@@ -58,7 +58,9 @@ def build_queues(services: Services) -> list[TaskQueue]:
     ]
 
 
-async def serve_platforms_and_gauges(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
+async def run_platform_workers_and_update_gauges(
+    services: Services, queues: Sequence[str], stop: asyncio.Event
+) -> None:
     """Serve the queues of platforms, which appear at run time, and update the gauges of platforms."""
     async with asyncio.TaskGroup() as group:
         group.create_task(platform_workers.serve_platforms(services, queues, stop))
@@ -69,6 +71,6 @@ QUEUES: Final = SystemQueues(
     names=(*names.QUEUES, names.PLATFORM_QUEUES),
     workflows=WORKFLOWS,
     build=build_queues,
-    run_background=serve_platforms_and_gauges,
+    run_background=run_platform_workers_and_update_gauges,
     is_named_later=lambda queue: names.parse_platform_of_slice_queue(queue) is not None,
 )

@@ -65,7 +65,7 @@ class TaskLane:
             **PROMPT_ACTIVITY,
             summary="close",
         )
-        return self._lane.count_finished_tasks()
+        return self._lane.count_all_finished_tasks()
 
     @workflow.update(name=names.APPLY_BATCH)
     def apply_batch(self, batch: LaneBatch) -> LaneBatchReply:
@@ -104,7 +104,7 @@ class TaskLane:
         times = [] if lease_end is None else [-(-lease_end // LEASE_STEP_MS) * LEASE_STEP_MS]
         if self._has_run_enough_batches_or_events():
             # It waits for the checkpoint under way, or until the replies of this moment have been sent.
-            times += [] if self._should_wait_for_checkpoint() else [_get_now_ms() + SOON_MS]
+            times += [] if self._should_delay_next_run_for_checkpoint() else [_get_now_ms() + SOON_MS]
         elif (
             self._checkpoint is None
             and (next_time := self._schedule.get_next_checkpoint_time(self._lane.state)) is not None
@@ -119,7 +119,7 @@ class TaskLane:
         return is_earlier or is_near or self._is_done() or self._should_continue_as_new()
 
     def _is_done(self) -> bool:
-        return self._checkpoint is None and self._lane.is_full_without_tasks
+        return self._checkpoint is None and self._lane.is_closed_to_creates_and_empty
 
     def _has_run_enough_batches_or_events(self) -> bool:
         return self._batches >= RUN_BATCHES_MAX or workflow.info().is_continue_as_new_suggested()
@@ -131,9 +131,9 @@ class TaskLane:
             or self._lane.get_reply_bytes_sent_at(_get_now_ms()) > REPLY_BYTES_MAX
         ):
             return False
-        return not self._should_wait_for_checkpoint()
+        return not self._should_delay_next_run_for_checkpoint()
 
-    def _should_wait_for_checkpoint(self) -> bool:
+    def _should_delay_next_run_for_checkpoint(self) -> bool:
         info = workflow.info()
         return (
             self._checkpoint is not None
@@ -166,7 +166,7 @@ class TaskLane:
         )
         self._lane.state.remove_archived([task.key for task in checkpoint.ended])
         if result.is_past:
-            self._lane.state.mark_full()
+            self._lane.state.refuse_creates_permanently()
         self._checkpoint = None
         self._show_counters_in_web_ui()
 

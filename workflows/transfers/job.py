@@ -108,7 +108,7 @@ class TransferJob:
     @join.validator
     def _refuse_batch_that_history_cannot_take(self, batch: JoinBatch) -> None:
         """Refuse a batch of a full job here: what the handler answers is in the history together with the batch."""
-        if not self._registry.has_room_for_batch(batch):
+        if not self._registry.has_history_room_for_batch(batch):
             raise ApplicationError("The job takes no further batch.", type=names.JOB_FULL)
 
     @workflow.signal(name=names.EXCLUDE_PROJECT)

@@ -58,7 +58,7 @@ DEFECTS = (
         "transfers",
         "activities/transfers/sending.py",
         "        self._progress.mark_targets_as_being_terminated(sent)\n",
-        "        self._progress.end_cancelled_targets_not_being_sent(sent)\n",
+        "        self._progress.end_unsent_targets_as_cancelled(sent)\n",
         ("tests/integration/test_transfer_ends.py", "-k", "under_way"),
     ),
     Defect(
