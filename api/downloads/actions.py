@@ -92,8 +92,12 @@ async def retry_download(call: Call, path: DownloadPath) -> DownloadResponse:
             f"This download is {response.state}; only a failed one can be retried.",
             "Wait for its end, or start a new download.",
         )
-    async with quotas.consume_quotas_for_start(call, DownloadSpec.model_validate(row.request)):
-        await _signal_waiting_run_or_start_new_run(call, row)
+    with refuse_unreadable_seals():
+        # `haulage reseal` may have passed over the row since it was read, and counted the runs.
+        resealed = sealed.reseal_values_in_download_request(call.services.sealer, json.dumps(row.request))
+    spec = DownloadSpec.model_validate_json(resealed) if resealed else DownloadSpec.model_validate(row.request)
+    async with quotas.consume_quotas_for_start(call, spec):
+        await _signal_waiting_run_or_start_new_run(call, spec)
     return await _wait_until_retry_starts(call, row)
 
 
@@ -110,20 +114,14 @@ async def _cancel_run_and_read_status(call: Call, task_id: str) -> DownloadRespo
     return await get_status_reader(call).read_status(call.project_id, task_id)
 
 
-async def _signal_waiting_run_or_start_new_run(call: Call, row: Download) -> None:
+async def _signal_waiting_run_or_start_new_run(call: Call, spec: DownloadSpec) -> None:
     """Signal the run if it still waits for a retry; otherwise start a new run."""
     try:
-        await _get_workflow_handle(call, row.task_id).signal(names.RETRY)
+        await _get_workflow_handle(call, spec.task_id).signal(names.RETRY)
     except RPCError as error:
         if not outages.is_workflow_or_schedule_missing(error):
             raise
-    else:
-        return
-    with refuse_unreadable_seals():
-        # `haulage reseal` may have passed over the row since it was read, and counted the runs.
-        resealed = sealed.reseal_values_in_download_request(call.services.sealer, json.dumps(row.request))
-    spec = DownloadSpec.model_validate_json(resealed) if resealed else DownloadSpec.model_validate(row.request)
-    await creation.start_download(call.services, spec, allow_restart=True)
+        await creation.start_download(call.services, spec, allow_restart=True)
 
 
 async def _wait_until_retry_starts(call: Call, before: Download) -> DownloadResponse:
