@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -165,7 +167,7 @@ class PlatformClient:
         """Request a path for the headers of the answer, whatever its status; a busy one may come from a proxy."""
         if takes_permit:
             await self._wait_for_permit(self._gate.permits)
-        credentials = await self._credentials.get_with_access_token()
+        credentials = await self._wait_for_credentials(self._credentials.get_with_access_token())
         answer = await self._send_signed(self.build_address(path), parameters, credentials)
         if answer.status in BUSY_STATUSES:
             raise self._build_failure(answer, self._parse_error(answer))
@@ -196,12 +198,22 @@ class PlatformClient:
             # A request that is signed with a time too far from the platform's is refused.
             clock = self._capability.clock
             await self.request_headers(clock.path, clock.parameters, takes_permit=clock.counted)
-        credentials = await self._credentials.get_with_access_token()
+        credentials = await self._wait_for_credentials(self._credentials.get_with_access_token())
         try:
             return await self._request_with_retries(request, credentials)
         except CredentialsRefused:
             log.get(__name__).info("platform_token_renewed", platform=self._account.platform)
-            return await self._request_with_retries(request, await self._credentials.reread_and_renew(credentials))
+            renewed = await self._wait_for_credentials(self._credentials.reread_and_renew(credentials))
+            return await self._request_with_retries(request, renewed)
+
+    async def _wait_for_credentials(self, credentials: Awaitable[Credentials]) -> Credentials:
+        """Wait until the time of the attempt is used up at most; a token goes on being fetched for other attempts."""
+        seconds = self._budget.until - time.monotonic()
+        try:
+            async with asyncio.timeout(None if seconds == math.inf else seconds):
+                return await credentials
+        except TimeoutError:
+            raise self._build_time_used_up() from None
 
     async def _request_with_retries(self, request: _Request, credentials: Credentials) -> AnswerWithValues:
         """Repeat a request: one bad answer among many pages must not send a whole window back to its beginning."""

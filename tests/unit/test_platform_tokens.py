@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,14 @@ import pytest
 from pydantic import SecretStr
 
 from clients.http import SharedRenewingToken
-from clients.platforms import CredentialsRefused, PlatformBusy, PlatformConnector, ReplayableAnswerLog, credentials
+from clients.platforms import (
+    AttemptTimeUsedUp,
+    CredentialsRefused,
+    PlatformBusy,
+    PlatformConnector,
+    ReplayableAnswerLog,
+    credentials,
+)
 from clients.platforms.credentials import AccessTokensByCredentials
 from domain.orders.access import ClientAuthentication, Credentials, TokenRenewal
 from domain.orders.capability import Capability
@@ -144,6 +152,24 @@ async def test_an_end_point_that_does_not_answer_in_time_is_busy(monkeypatch: py
         with pytest.raises(PlatformBusy, match="token endpoint cannot be reached"):
             await here.read(here.window(600))
         assert here.platform.calls["401"] == 0
+
+
+@pytest.mark.parametrize("is_renewal", [False, True], ids=["first token", "renewal"])
+async def test_a_slow_end_point_takes_no_longer_than_the_attempt_has(is_renewal: bool) -> None:
+    """The attempt would be ended from outside, without what it received; another one has the same token."""
+    faults = PlatformFaults(token_requests=3 if is_renewal else None)
+    async with running_connector(renewing(), **ORDERS, faults=faults) as here:
+        window = here.window(600)
+        if is_renewal:
+            await here.connector.fetch_row_count(window)
+        slow = faults.model_copy(update={"login_slow_ms": 1_500})
+        here.platform.set(here.platform.scenario.model_copy(update={"faults": slow}))
+        here.connector._client._budget.until = (began := time.monotonic()) + 0.3
+        with pytest.raises(AttemptTimeUsedUp):
+            await read_by(here, here.connector)
+        assert time.monotonic() - began < 1.2
+        await here.again(ReplayableAnswerLog()).fetch_row_count(window)
+        assert here.platform.login.answers == {200: 1 + is_renewal}
 
 
 async def test_a_refused_refresh_token_is_refused_credentials(capsys: pytest.CaptureFixture[str]) -> None:
