@@ -148,13 +148,12 @@ def status(platform: Number, api: Api = None, data_dir: DataDir = None, as_json:
 
     async def describe_state_and_faults(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         seen = await orders.get(platform)
-        # The latest alone: the failed set of a platform of years may have hundreds of thousands of slices.
-        found = await _take_first(orders.list_slices(platform, state=SliceState.FAILED)) if seen.failed else []
-        if seen.sweeps_failed:
-            found += await _take_first(orders.list_slices(platform, has_failed_sweep=True))
-        faults = [f"{each.slice} {each.state}: {each.fault.sentence}" for each in found if each.fault is not None]
-        if len(found) >= FAILED_SHOWN and (left := seen.failed + seen.sweeps_failed - len(found)) > 0:
-            faults.append(f"and {left:,} more; `haulage ask '/v1/platforms/{platform}/slices?state=failed'` lists them")
+        failed, unswept = (
+            orders.list_slices(platform, state=SliceState.FAILED),
+            orders.list_slices(platform, has_failed_sweep=True),
+        )
+        faults = await _describe_latest_faults(platform, failed, seen.failed, "state=failed")
+        faults += await _describe_latest_faults(platform, unswept, seen.sweeps_failed, "sweep=failed")
         is_well = seen.trouble is None and not seen.failed
         lines = (_describe_platform(seen), *faults)
         return CommandOutput(seen.model_dump(mode="json"), lines, exit_code=0 if is_well else 1)
@@ -284,13 +283,18 @@ def run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json:
     )
 
 
-async def _take_first(slices: AsyncIterator[OrderSlice]) -> list[OrderSlice]:
-    found = []
-    async for each in slices:
-        found.append(each)
-        if len(found) == FAILED_SHOWN:
-            break
-    return found
+async def _describe_latest_faults(
+    platform: str, slices: AsyncIterator[OrderSlice], count: int, query: str
+) -> list[str]:
+    """Describe the latest alone: the failed set of a platform of years may have hundreds of thousands of slices."""
+    lines, shown = list[str](), 0
+    while count and shown < FAILED_SHOWN and (each := await anext(slices, None)) is not None:
+        shown += 1
+        if each.fault is not None:
+            lines.append(f"{each.slice} {each.state}: {each.fault.sentence}")
+    if shown == FAILED_SHOWN < count:
+        lines.append(f"and {count - shown:,} more; `haulage ask '/v1/platforms/{platform}/slices?{query}'` lists them")
+    return lines
 
 
 async def _raise_if_platform_has_trouble_or_failed_slices(orders: Orders, seen: Platform) -> None:

@@ -106,15 +106,18 @@ async def test_a_large_failed_set_is_shown_by_its_beginning(
     fault = {"code": "refused", "message": "No.", "hint": "Wait."}
     failed = build_slice("20261120T1000:20261120T1010", state="failed", fault=fault)
     platform = {"platform": "shop", "project_id": "p", "kind": "plain", "shop": "s", "base_url": "https://shop"}
-    peer.says(200, {**platform, "failed": 100_000})
+    peer.says(200, {**platform, "failed": 100_000, "sweeps_failed": 70})
     peer.says(200, {"items": [failed] * 100, "next_cursor": "more"})
+    peer.says(200, {"items": [{**failed, "state": "done"}] * 70, "next_cursor": None})
 
     assert await run_command(orders.status, "shop") == 1
 
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 22
-    assert printed[-1].startswith("and 99,980 more; `haulage ask '/v1/platforms/shop/slices?state=failed'`")
-    assert len(peer.seen) == 2
+    assert len(printed) == 43
+    for line, left, query in ((21, "99,980", "state"), (42, "50", "sweep")):
+        hint = f"and {left} more; `haulage ask '/v1/platforms/shop/slices?{query}=failed'` lists them"
+        assert printed[line] == hint
+    assert len(peer.seen) == 3
 
 
 @pytest.mark.parametrize("content", [None, b"\xff"])
