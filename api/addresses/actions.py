@@ -135,7 +135,9 @@ async def retry_linked_messages(call: Call, path: MessagePath, body: OperatorReq
         raise Conflict(
             "too_many_linked_messages",
             f"More than {RETRIED_MAX:,} failed messages are linked to message {path.message_id}; none was retried.",
-            "POST /v1/addresses/messages/retry retries the oldest first; send it again for the rest.",
+            "POST /v1/addresses/messages/retry retries all failed messages, linked or not, the oldest first, at most "
+            "10,000 a request: narrow it by conditions, or send it again for the rest. Those that wait for a paused "
+            "module are among them only with `kind` `paused`.",
         )
     if not outcome.changed:
         raise _build_not_retryable_conflict(await queries.load_message(call, path.message_id))
