@@ -102,11 +102,7 @@ class TypeCache:
         """
         found = await self.list_types_with_name(name, project_filter)
         if not found:
-            raise Missing(
-                TYPE_UNKNOWN,
-                f"There is no type {name!r} for this key.",
-                "Register it with POST /v1/register_task_type.",
-            )
+            raise _build_unknown_type_fault(name)
         if len(found) > 1:
             raise Conflict(
                 TYPE_AMBIGUOUS,
@@ -169,7 +165,9 @@ class TypeCache:
         """Pause or resume a type; raises what `require_type` does."""
         found = await self.require_type(name, scope)
         row = await types.set_paused(self._database, found.type, paused=paused)
-        return self._cache_type(row) if row else found
+        if row is None:
+            raise _build_unknown_type_fault(name)
+        return self._cache_type(row)
 
     async def remove_type_unless_changed(self, task_type: CachedTaskType) -> bool:
         """Remove a type, until it is registered again; False if it was changed, or new tasks go to another lane."""
@@ -235,6 +233,12 @@ class TypeCache:
                 return known
         self._types[row.type] = read
         return read
+
+
+def _build_unknown_type_fault(name: str) -> Missing:
+    return Missing(
+        TYPE_UNKNOWN, f"There is no type {name!r} for this key.", "Register it with POST /v1/register_task_type."
+    )
 
 
 class ChosenTaskIdStore:

@@ -131,8 +131,8 @@ _LOCK_PROJECT = text("SELECT FROM projects WHERE id = :project_id FOR NO KEY UPD
 _COUNT = "SELECT count(*) FROM task_types WHERE project_id = $1"
 _COUNT_LOCKED = text("SELECT count(*) FROM task_types WHERE project_id = :project_id")
 _SET_PAUSED = text(
-    "UPDATE task_types SET paused = :paused, version = version + 2, changed_at = now() WHERE type = :type "  # noqa: S608
-    f"RETURNING {_COLUMNS}"
+    "UPDATE task_types SET paused = :paused, version = version + 2, changed_at = now() "  # noqa: S608
+    f"WHERE type = :type AND removed_at IS NULL RETURNING {_COLUMNS}"
 )
 _REMOVE: Final = (
     "UPDATE task_types SET removed_at = now(), paused = false, version = version + 2, changed_at = now() "

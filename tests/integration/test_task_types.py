@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from api.tasks import actions, queries
+from stores.tasks import types
 from tests.support.api import running_api
 from tests.support.tasks import PENDING, SIGNED, SUCCESS, Json, Tasks, good
 from tests.support.waiting import eventually
@@ -230,3 +231,20 @@ async def test_a_type_that_is_changed_while_it_is_removed_stays(queue: Tasks, mo
     assert (refused["code"], "was changed meanwhile" in refused["msg"]) == (8045, True), refused
     assert (await queue.config())["max_retry_num"] == 9
     await queue.create()
+
+
+async def test_a_type_that_is_removed_while_it_is_paused_stays_removed(
+    queue: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pause was answered with success, and lanes took tasks of the removed type again."""
+    set_paused = types.set_paused
+
+    async def remove_and_set_paused(*arguments: Any, **options: Any) -> Any:
+        good(await queue.post("remove_task_type", task_type=queue.type, **SIGNED))
+        return await set_paused(*arguments, **options)
+
+    monkeypatch.setattr(types, "set_paused", remove_and_set_paused)
+    refused = await queue.post("pause_task_type", task_type=queue.type, **SIGNED)
+
+    assert (refused["code"], "There is no type" in refused["msg"]) == (8045, True), refused
+    assert (await queue.post("create_task", task_data={"task_type": queue.type}))["code"] == 8045

@@ -12,6 +12,7 @@ import pytest
 
 from api.tasks import responses
 from api.tasks.storage import TypeCache
+from domain.faults import Missing
 from infra.database import Database
 from stores.tasks import contents, types
 from stores.tasks.contents import ChosenKeyClaim
@@ -176,3 +177,20 @@ async def test_a_read_that_began_before_a_removal_does_not_put_the_type_back(mon
     assert cache.get_cached_unless_stale("video", "prj_1") is None
     stored = replace(TASK_TYPE, version=TASK_TYPE.version + 4)
     assert await cache.reload_type(TASK_TYPE.type) == cache.get_cached_unless_stale("video", "prj_1")
+
+
+async def test_a_pause_of_a_type_that_is_removed_meanwhile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was answered as if it had been done."""
+
+    async def find(*_: object) -> list[TaskTypeRow]:
+        return [TASK_TYPE]
+
+    async def set_paused(*_: object, **__: object) -> None:
+        return None
+
+    monkeypatch.setattr(types, "find_types_by_id", find)
+    monkeypatch.setattr(types, "set_paused", set_paused)
+    cache = TypeCache(cast("Database", None), lane_max_tasks=100)
+
+    with pytest.raises(Missing):
+        await cache.set_paused("prj_1", "video", paused=True)
