@@ -12,15 +12,14 @@ from contextlib import asynccontextmanager, suppress
 from aiohttp import web
 
 import worker
-from api.http import server
 from cli.command import create_stop_event, print_warning
 from domain.faults import Invalid
 from infra import log, memory, metrics, temporal, tracing
 from infra.settings import Settings, WorkerSlotsAndMetricsSettings
+from infra.stopping import API_STOP_SECONDS, compute_worker_stop_seconds
 from services import services
 
 KEEPALIVE_SECONDS = 30.0
-STOP_MARGIN_SECONDS = 5.0
 METRICS_PORT = "HAULAGE_WORKER__METRICS_PORT"
 OWN_PORT = "HAULAGE_API__OWN_PORT"
 
@@ -48,20 +47,10 @@ async def serve_workers(settings: Settings, queues: Sequence[str], processes: in
     return await _run_processes_as_group(arguments, METRICS_PORT, settings.worker.metrics_port, processes, patience)
 
 
-def compute_worker_stop_seconds(settings: Settings) -> float:
-    """Return how long a worker process may take to stop.
-
-    A call that begins a transfer is finished after the time for activities: if its answer is lost, the file is sent
-    again.
-    """
-    call = settings.gse.connect_timeout_seconds + settings.gse.answer_timeout_seconds
-    return settings.engine.graceful_shutdown_seconds + call + STOP_MARGIN_SECONDS
-
-
 async def serve_apis(settings: Settings, processes: int) -> int:
     """Run several API processes on one port; return their exit code."""
     port = settings.api.own_port or 0
-    return await _run_processes_as_group(("api",), OWN_PORT, port, processes, server.STOP_SECONDS)
+    return await _run_processes_as_group(("api",), OWN_PORT, port, processes, API_STOP_SECONDS)
 
 
 async def _run_processes_as_group(

@@ -22,6 +22,7 @@ from dev.embedded.stack import EmbeddedStack, run_stack
 from dev.embedded.supervisor import NotReady, ProcessSpec, StartFailed, do_nothing
 from domain.faults import Fault
 from infra.settings import Settings
+from infra.stopping import API_STOP_SECONDS, compute_worker_stop_seconds
 
 ReadinessCheck = Callable[[], Awaitable[None]]
 
@@ -205,9 +206,8 @@ def _build_worker_process(
         update={"worker": settings.worker.model_copy(update={"metrics_host": LOOPBACK, "metrics_port": metrics_port})}
     )
     env = stack.build_environment(own, namespace)
-    return _build_forked_process(
-        preloader, "worker", name, env, "worker", ready=_build_http_check(metrics_port, "/livez")
-    )
+    ready, stop_seconds = _build_http_check(metrics_port, "/livez"), compute_worker_stop_seconds(settings)
+    return _build_forked_process(preloader, "worker", name, env, "worker", ready, stop_seconds)
 
 
 def _build_api_process(
@@ -215,7 +215,8 @@ def _build_api_process(
 ) -> ProcessSpec:
     own = settings.model_copy(update={"api": settings.api.model_copy(update={"own_port": own_port})})
     env = stack.build_environment(own, namespace)
-    return _build_forked_process(preloader, "api", name, env, "api", ready=_build_http_check(own_port, "/livez"))
+    ready = _build_http_check(own_port, "/livez")
+    return _build_forked_process(preloader, "api", name, env, "api", ready, API_STOP_SECONDS)
 
 
 def _build_preloader_process(preloader: Preloader) -> ProcessSpec:
@@ -244,6 +245,7 @@ def _build_forked_process(
     env: Mapping[str, str],
     command: str,
     ready: ReadinessCheck | None = None,
+    stop_timeout_seconds: float = 20.0,
 ) -> ProcessSpec:
     """Return the process that runs a command of `haulage` in a fork of the preloader."""
     own = {**collect_inherited_variables(), **env}
@@ -259,7 +261,7 @@ def _build_forked_process(
         ready=ready or do_nothing,
         action="starting" if role == COMMON_ROLE else "importing",
         fork=fork_command_by_preloader,
-        stop_timeout_seconds=20.0,
+        stop_timeout_seconds=stop_timeout_seconds,
     )
 
 

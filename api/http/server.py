@@ -12,11 +12,9 @@ from aiohttp.web_protocol import RequestHandler
 from api.http import middleware, problems
 from infra import log
 from infra.settings import ApiSettings
+from infra.stopping import REQUEST_SHUTDOWN_SECONDS
 
 LINGERING_SECONDS = 10.0  # how long an unread body is drained, so that its sender gets the response
-SHUTDOWN_SECONDS = 10.0  # how long requests in progress may take to finish
-STOP_SECONDS = 2 * SHUTDOWN_SECONDS + 5.0
-"""How long a process may take to stop: aiohttp waits as long again for requests that it has cancelled."""
 
 
 @asynccontextmanager
@@ -31,7 +29,7 @@ async def open_server(app: web.Application, settings: ApiSettings) -> AsyncItera
         # aiohttp's default keeps an idle connection open for 3,630 s.
         keepalive_timeout=settings.keepalive_seconds,
         lingering_time=LINGERING_SECONDS,
-        shutdown_timeout=SHUTDOWN_SECONDS,
+        shutdown_timeout=REQUEST_SHUTDOWN_SECONDS,
         # A compressed body is rejected by its header.
         auto_decompress=False,
     )

@@ -17,11 +17,10 @@ import yaml
 from temporalio.envconfig import ClientConfigProfile
 
 import worker
-from api.http.server import STOP_SECONDS
 from cli.__main__ import app
-from cli.serving import compute_worker_stop_seconds
 from dev.embedded import components, flags
 from infra.settings import Settings
+from infra.stopping import API_STOP_SECONDS, compute_worker_stop_seconds
 from tests.support import deploy_files as deployment
 from tests.support import settings_reference
 from tests.support.deploy_files import Container
@@ -101,7 +100,7 @@ def test_the_environment_makes_a_settings_tree(container: Container, monkeypatch
     settings = Settings(_env_file=None)
 
     assert settings.database.url.get_secret_value().startswith("postgresql+asyncpg://haulage:")
-    needed = {"api": STOP_SECONDS, "worker": compute_worker_stop_seconds(settings), "migrate": 0}
+    needed = {"api": API_STOP_SECONDS, "worker": compute_worker_stop_seconds(settings), "migrate": 0}
     assert container.stop_seconds > needed[container.command[0]]
 
 

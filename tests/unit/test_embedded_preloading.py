@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
@@ -17,7 +18,10 @@ from dev import local
 from dev.embedded import fork_server, preloading, processes
 from dev.embedded.preloading import Preloader, PreloaderEnded
 from dev.embedded.run_file import lock_data_dir
+from dev.embedded.stack import EmbeddedStack
 from dev.embedded.supervisor import ProcessSpec, ProcessSupervisor, run_supervisor
+from infra.settings import Settings
+from infra.stopping import REQUEST_SHUTDOWN_SECONDS
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 
@@ -154,3 +158,18 @@ def test_a_folder_that_cannot_be_written_forks_nothing(tmp_path: Path) -> None:
     """The start goes on, and says what is wrong with the folder."""
     (tmp_path / "file").touch()
     assert preloading.try_fork_preloader(tmp_path / "file" / "data") is None
+
+
+def test_forked_processes_have_the_time_to_stop_that_they_may_need() -> None:
+    """Each was killed after 20 s: a worker between GSE's beginning and its answer, so that the file was sent again."""
+
+    class Stack:
+        def build_environment(self, *_: object) -> dict[str, str]:
+            return {}
+
+    stack, settings = cast("EmbeddedStack", Stack()), Settings(_env_file=None, gse={"answer_timeout_seconds": 70})
+    worker = local._build_worker_process(stack, Preloader(), settings, "haulage", "worker-1", 0)
+    api = local._build_api_process(stack, Preloader(), settings, "haulage", "api-1", 0)
+
+    assert worker.stop_timeout_seconds > settings.engine.graceful_shutdown_seconds + 70
+    assert api.stop_timeout_seconds > 2 * REQUEST_SHUTDOWN_SECONDS

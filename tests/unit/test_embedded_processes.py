@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from api.http.server import SHUTDOWN_SECONDS
 from cli import serving
 from dev.embedded import processes
 from dev.embedded.environment import (
@@ -35,6 +34,7 @@ from dev.embedded.stack import run_stack
 from dev.embedded.supervisor import ProcessSupervisor, StartFailed
 from domain import faults
 from infra.settings import Settings
+from infra.stopping import REQUEST_SHUTDOWN_SECONDS
 from tests.support.waiting import PATIENCE_SECONDS
 
 
@@ -171,7 +171,7 @@ async def test_processes_have_the_time_to_stop_that_they_may_need(monkeypatch: p
     await serving.serve_workers(settings, [], 2)
     await serving.serve_apis(settings, 2)
     assert patience[0] > settings.engine.graceful_shutdown_seconds + 20 + 70
-    assert patience[1] > 2 * SHUTDOWN_SECONDS
+    assert patience[1] > 2 * REQUEST_SHUTDOWN_SECONDS
 
 
 def test_a_folder_is_free_again_after_its_holder(tmp_path: Path) -> None:
