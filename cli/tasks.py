@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -241,19 +242,22 @@ def build_program_handler(program: list[str]) -> Callable[[HeldTask], Awaitable[
     """Return a handler that runs a program with the task's content on its standard input."""
 
     async def run_program(task: HeldTask) -> None:
-        errors, (read_end, write_end) = _LastErrors(), os.pipe()
+        errors = _LastErrors()
         # A file, not a pipe: should this worker be killed now, the program still has the whole content.
-        with tempfile.TemporaryFile() as content, os.fdopen(write_end, "wb") as standard_error:
-            reading = asyncio.ensure_future(errors.pass_on_until_closed(read_end))
+        with tempfile.TemporaryFile() as content:
             content.write(task.task_content.encode())
             content.seek(0)
-            child = await asyncio.create_subprocess_exec(
-                *program,
-                stdin=content,
-                stderr=standard_error,
-                env={**os.environ, "TASK_ID": task.task_id},
-                start_new_session=True,  # Ctrl-C stops the worker, which lets its programs end
-            )
+            read_end, write_end = os.pipe()
+            # A file closes its end also where the reader never starts.
+            reading = asyncio.ensure_future(errors.pass_on_until_closed(os.fdopen(read_end, "rb", buffering=0)))
+            with os.fdopen(write_end, "wb") as standard_error:
+                child = await asyncio.create_subprocess_exec(
+                    *program,
+                    stdin=content,
+                    stderr=standard_error,
+                    env={**os.environ, "TASK_ID": task.task_id},
+                    start_new_session=True,  # Ctrl-C stops the worker, which lets its programs end
+                )
         is_group_killed = False
         try:
             await child.wait()
@@ -295,11 +299,11 @@ class _LastErrors:
     def text(self) -> str:
         return self._last.strip()[-ERROR_CHARACTERS:]
 
-    async def pass_on_until_closed(self, read_end: int) -> None:
+    async def pass_on_until_closed(self, read_end: FileIO) -> None:
         """Pass on what the program, or what it has started, writes until all have closed it; then close this end."""
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read_end, "rb", buffering=0)
+            lambda: asyncio.StreamReaderProtocol(reader), read_end
         )
         with closing(transport):
             decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, NoReturn
@@ -326,6 +327,19 @@ async def test_what_a_program_starts_in_another_group_is_neither_waited_for_nor_
     assert "what it started in another group still has its standard error" in capsys.readouterr().err
     await eventually(lambda: len(list(Path("/proc/self/fd").iterdir())) <= open_before)
     os.kill(int(started.read_text()), signal.SIGKILL)
+
+
+async def test_a_task_without_room_for_its_content_leaves_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt on a full disk left both ends of a pipe open."""
+
+    def refuse() -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(OSError, match="No space left"):
+        await tasks.build_program_handler(["true"])(make_held_task(1))
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_before
 
 
 async def test_a_program_that_prints_much_needs_no_memory(capfd: pytest.CaptureFixture[str]) -> None:
