@@ -223,11 +223,12 @@ class GseConnection:
         `parse` is called before the connection is released, which takes turns of the event loop.
         """
 
-        async def attempt() -> T:
-            await before_sending()
-            return await self._attempt(self._single, path, body, parse)
-
-        return await self._caller.call_with_retries(_get_call_name(path), attempt, repeats=False)
+        return await self._caller.call_with_retries(
+            _get_call_name(path),
+            lambda: self._attempt(self._single, path, body, parse),
+            before_sending=before_sending,
+            repeats=False,
+        )
 
     async def call_with_retries(self, path: str, body: dict[str, Any], parse: Callable[[GseResponse], T]) -> T:
         """Make a call that may be repeated; raises GseRefused, or GseUnavailable after the last transient failure."""

@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -23,8 +23,14 @@ BUSY_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 T = TypeVar("T")
 TokenAndLifeSeconds: TypeAlias = tuple[str, float]
+Attempt: TypeAlias = Callable[[], Awaitable[T]]
+BeforeSending: TypeAlias = Callable[[], Awaitable[None]]
 FetchToken = Callable[[], Awaitable[TokenAndLifeSeconds]]
 """Fetches a token and returns it with its life in seconds."""
+
+
+async def _send_at_once() -> None:
+    """Do nothing."""
 
 
 class ServiceFailure(ExplainedFailure):
@@ -201,13 +207,20 @@ class RetryingServiceCaller:
         """Calls that have begun and not ended."""
 
     async def call_with_retries(
-        self, name: str, attempt: Callable[[], Awaitable[T]], *, repeats: bool = True, is_probe: bool = False
+        self,
+        name: str,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        before_sending: BeforeSending = _send_at_once,
+        repeats: bool = True,
+        is_probe: bool = False,
     ) -> T:
         """Make a call, and repeat it after transient failures.
 
         Args:
             name: The call's name in metrics and logs.
             attempt: Makes one attempt; raises ServiceFailure.
+            before_sending: Called before each attempt; if it raises or is cancelled, nothing is sent.
             repeats: Whether the call may be repeated.
             is_probe: Whether the attempt is made although the breaker is open.
 
@@ -216,17 +229,22 @@ class RetryingServiceCaller:
         """
         self.running += 1
         try:
-            return await self._attempt_until_success_or_final_failure(name, attempt, repeats=repeats, is_probe=is_probe)
+            return await self._attempt_until_success_or_final_failure(
+                name, attempt, before_sending, repeats=repeats, is_probe=is_probe
+            )
         finally:
             self.running -= 1
 
     async def _attempt_until_success_or_final_failure(
-        self, name: str, attempt: Callable[[], Awaitable[T]], *, repeats: bool, is_probe: bool
+        self, name: str, attempt: Attempt[T], before_sending: BeforeSending, *, repeats: bool, is_probe: bool
     ) -> T:
         number, previous = 0, None
         while True:
             try:
-                return await self._attempt_within_limits(name, attempt, is_probe=is_probe)
+                async with self._limiter.wait_for_turn() if self._limiter else nullcontext():
+                    return await self._attempt_and_record_unless_circuit_open(
+                        name, attempt, before_sending, is_probe=is_probe
+                    )
             except ServiceFailure as failure:
                 if failure.is_circuit_open and previous is not None:
                     # The service's own answer says more than the breaker that it opened.
@@ -239,14 +257,8 @@ class RetryingServiceCaller:
             await asyncio.sleep(pause)
             number += 1
 
-    async def _attempt_within_limits(self, name: str, attempt: Callable[[], Awaitable[T]], *, is_probe: bool) -> T:
-        if self._limiter is None:
-            return await self._attempt_and_record_unless_circuit_open(name, attempt, is_probe=is_probe)
-        async with self._limiter.wait_for_turn():
-            return await self._attempt_and_record_unless_circuit_open(name, attempt, is_probe=is_probe)
-
     async def _attempt_and_record_unless_circuit_open(
-        self, name: str, attempt: Callable[[], Awaitable[T]], *, is_probe: bool
+        self, name: str, attempt: Callable[[], Awaitable[T]], before_sending: BeforeSending, *, is_probe: bool
     ) -> T:
         breaker = self._breaker
         is_trial = breaker is not None and breaker.is_open and not is_probe
@@ -260,8 +272,10 @@ class RetryingServiceCaller:
             refusal.is_circuit_open, refusal.is_transient = True, False
             metrics.SERVICE_CALLS.labels(self._service, name, "CircuitOpen").inc()
             raise refusal
-        began = time.perf_counter()
+        began, may_be_sent = time.perf_counter(), False
         try:
+            await before_sending()
+            may_be_sent = True
             result = await attempt()
         except ServiceFailure as failure:
             if failure.is_local:
@@ -278,9 +292,9 @@ class RetryingServiceCaller:
                 "service_call_failed", service=self._service, call=name, kind=kind, error=str(failure)
             )
             raise
-        except Exception:
+        except (Exception, asyncio.CancelledError) as error:
             # Not of the service, such as a shard that another worker has taken over: the next caller makes the trial.
-            if breaker is not None and is_trial:
+            if breaker is not None and is_trial and (isinstance(error, Exception) or not may_be_sent):
                 breaker.return_trial()
             raise
         self._observe_duration(name, began)

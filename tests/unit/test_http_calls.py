@@ -286,6 +286,25 @@ async def test_a_trial_that_another_error_ends_is_left_to_the_next_call() -> Non
     assert await caller.call_with_retries("call", fail(None)[1]) == "done"
 
 
+async def test_a_trial_that_is_cancelled_before_it_is_sent_is_left_to_the_next_call() -> None:
+    """A worker that stops before its turn comes kept all others from trying for as long as the breaker stays open."""
+    clock = [0.0]
+    breaker = CircuitBreaker(1, 10, lambda: clock[0])
+    breaker.count_failure_and_open_at_limit("busy")
+    clock[0] = 10
+    caller = make_caller(breaker=breaker)
+
+    async def wait_for_ever() -> None:
+        await asyncio.Event().wait()
+
+    trial = asyncio.create_task(caller.call_with_retries("call", fail(None)[1], before_sending=wait_for_ever))
+    await asyncio.sleep(0)
+    trial.cancel()
+    await asyncio.wait([trial])
+
+    assert await caller.call_with_retries("call", fail(None)[1]) == "done"
+
+
 async def test_a_call_without_a_trial_returns_none() -> None:
     """It began before the breaker opened; its own limit refuses it while others wait for the service to recover."""
     breaker = CircuitBreaker(1, 10)
