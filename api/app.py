@@ -87,7 +87,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
             handler = build_handler(route, services, authenticator, request_rates)
             if route.reads_ahead:
                 handler = _wrap_handling_during_key_check(handler, route, services, authenticator, request_rates)
-            expect_handler = server.build_expect_handler(route.body_max_bytes or settings.api.body_max_bytes)
+            expect_handler = server.build_continue_handler(route.body_max_bytes or settings.api.body_max_bytes)
             app.router.add_route(route.method, path, handler, expect_handler=expect_handler)
     return app
 

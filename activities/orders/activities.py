@@ -11,7 +11,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.orders import slice_attempts
-from activities.orders.reading import NewestOrdersAndPagesOfWindow, WindowReader, WindowTooLarge
+from activities.orders.reading import NewestOrdersOfWindow, WindowReader, WindowTooLarge
 from activities.orders.watch import is_platform_paused
 from activities.orders.window_checks import require_clock_not_put_back
 from clients.platforms import (
@@ -347,7 +347,7 @@ class PlatformActivities:
         self,
         state: PlatformWithSettingsInForce,
         params: ReadSliceInput,
-        contents: NewestOrdersAndPagesOfWindow,
+        contents: NewestOrdersOfWindow,
         copies: list[FetchedOrder],
         *,
         is_zone_confirmed: bool,

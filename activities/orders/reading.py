@@ -42,7 +42,7 @@ class RawOrderPage:
 
 
 @dataclass
-class NewestOrdersAndPagesOfWindow:
+class NewestOrdersOfWindow:
     """The content of a window: the newest copy of each order that was listed."""
 
     copies: dict[str, FetchedOrder] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class NewestOrdersAndPagesOfWindow:
             if before is not copy and copy.version_rank > before.version_rank:
                 kept[copy.order.order_id] = copy
 
-    def add_contents_of_part(self, part: NewestOrdersAndPagesOfWindow) -> None:
+    def add_contents_of_part(self, part: NewestOrdersOfWindow) -> None:
         """Add the content of a part of the window."""
         self.pages += part.pages
         self.outside += part.outside
@@ -135,13 +135,13 @@ class WindowReader:
         self._connector = connector
         self._window = window
         self._rows_max = rows_max
-        self.contents = NewestOrdersAndPagesOfWindow()
+        self.contents = NewestOrdersOfWindow()
 
-    async def read_in_one_pass_and_check_end(self) -> NewestOrdersAndPagesOfWindow:
+    async def read_in_one_pass_and_check_end(self) -> NewestOrdersOfWindow:
         """Read the window in one pass, and check that the platform did not stop early."""
         return await self._read_whole_or_in_halves(WindowReader._read_once_and_check_end)
 
-    async def read_passes_until_confirmed(self) -> NewestOrdersAndPagesOfWindow:
+    async def read_passes_until_confirmed(self) -> NewestOrdersOfWindow:
         """Read the window until it is confirmed: again where rows have moved or totals do not agree.
 
         Raises:
@@ -151,9 +151,7 @@ class WindowReader:
         """
         return await self._read_whole_or_in_halves(WindowReader._read_until_confirmed)
 
-    async def _read_whole_or_in_halves(
-        self, read: Callable[[WindowReader], Awaitable[None]]
-    ) -> NewestOrdersAndPagesOfWindow:
+    async def _read_whole_or_in_halves(self, read: Callable[[WindowReader], Awaitable[None]]) -> NewestOrdersOfWindow:
         query = self._connector.capability.query
         halves = self._window.split_in_halves(query.window_min_seconds)
         is_too_long = self._window.is_longer_than(query.window_max_seconds)
@@ -167,7 +165,7 @@ class WindowReader:
                     raise
             else:
                 return self.contents
-        self.contents = NewestOrdersAndPagesOfWindow()
+        self.contents = NewestOrdersOfWindow()
         for half in halves:
             self.contents.add_contents_of_part(
                 await WindowReader(self._connector, half, None)._read_whole_or_in_halves(read)

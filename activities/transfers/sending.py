@@ -151,7 +151,7 @@ class ShardSender:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(self._seconds_left):
                             await self._context.check_file()
-                            await self._poll_task(task)
+                            await self._poll_task_once(task)
                             self._terminated_tasks.add(task.number)
 
     async def _begin_task_for_due_targets_and_get_number(self) -> int:
@@ -245,9 +245,9 @@ class ShardSender:
             async with asyncio.timeout(self._seconds_left):
                 for task in self._progress.active_tasks:
                     if task.number != except_task:
-                        await self._poll_task(task)
+                        await self._poll_task_once(task)
 
-    async def _poll_task(self, task: GseTask) -> None:
+    async def _poll_task_once(self, task: GseTask) -> None:
         """Ask GSE for the results of unfinished targets, and of the source, without which no target gets anything."""
         agents = [_build_agent(target) for target in self._progress.list_unfinished_of_task(task)]
         if not agents or task.task_id is None:
@@ -291,7 +291,7 @@ class ShardSender:
         for task in self._progress.active_tasks:
             self._progress.make_targets_due_of_task_without_source(task, time.time())
         for task in self._progress.active_tasks:
-            await self._poll_task(task)
+            await self._poll_task_once(task)
 
     async def _try_request_termination(
         self, targets: Sequence[ShardTarget], *, is_before_deadline: bool = True

@@ -160,7 +160,7 @@ async def list_download_deliveries(
     call: Call, path: DownloadPath, query: PageQuery
 ) -> PageResponse[WebhookDeliveryResponse]:
     """List the webhook deliveries of a download, newest first."""
-    page = await webhooks.list_deliveries(call, call.project_id, _build_webhook_owner(path), query)
+    page = await webhooks.list_deliveries(call, call.project_id, _build_event_subject(path), query)
     if not page.items:
         # An empty list may mean that there is no such download.
         await get_status_reader(call).read_status(call.project_id, path.task_id)
@@ -179,8 +179,8 @@ async def redeliver_webhook(call: Call, path: DeliveryPath) -> WebhookDeliveryRe
     The delivery keeps its `webhook-id` and its body and starts its attempts anew, whether it is still being retried,
     has arrived, has failed, or was stopped by a 410.
     """
-    return await webhooks.redeliver_webhook(call, call.project_id, _build_webhook_owner(path), path.delivery_id)
+    return await webhooks.redeliver_webhook(call, call.project_id, _build_event_subject(path), path.delivery_id)
 
 
-def _build_webhook_owner(path: DownloadPath) -> WebhookEventSubject:
+def _build_event_subject(path: DownloadPath) -> WebhookEventSubject:
     return WebhookEventSubject(system=names.SYSTEM, id=path.task_id)

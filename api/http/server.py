@@ -44,7 +44,7 @@ async def open_server(app: web.Application, settings: ApiSettings) -> AsyncItera
         await runner.cleanup()
 
 
-def build_expect_handler(body_max_bytes: int) -> Callable[[web.Request], Awaitable[None]]:
+def build_continue_handler(body_max_bytes: int) -> Callable[[web.Request], Awaitable[None]]:
     """Return the handler of `Expect`: a body that will be refused for its length is not asked for."""
 
     async def answer_expect_continue_or_refuse_large_body(request: web.Request) -> None:

@@ -141,7 +141,7 @@ async def register_task(call: Call, body: RegisterTaskTypeRequest) -> ResponseEn
 @routes.get("/v1/get_task_schedule_cfg_list", access=RouteAccess.PROJECT)
 async def get_task_schedule_cfg_list(call: Call) -> TaskTypesResponse:
     """List the project's types with their configuration and the positions of their lanes."""
-    types = await get_task_context(call).types.list_project_types(call.project_id)
+    types = await get_task_context(call).types.read_project_types_from_database(call.project_id)
     return TaskTypesResponse(task_schedule_cfg_list=[responses.build_task_type_response(each) for each in types])
 
 

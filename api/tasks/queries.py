@@ -70,7 +70,7 @@ async def get_task_list(call: Call, query: ListTasksQuery) -> TaskListResponse |
     """
     context = get_task_context(call)
     if query.task_type is None:
-        types = await context.types.list_project_types(call.project_id)
+        types = await context.types.read_project_types_from_database(call.project_id)
     else:
         types = [await context.types.require_type(query.task_type, call.project_id)]
     by_type = await _search_types(context, types, query)

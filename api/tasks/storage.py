@@ -125,7 +125,7 @@ class TypeCache:
         """Read a type from the database; None if there is none."""
         return await self._reads.look_up_in_next_batch(type_)
 
-    async def list_project_types(self, project_id: str) -> list[CachedTaskType]:
+    async def read_project_types_from_database(self, project_id: str) -> list[CachedTaskType]:
         """Return all types of a project."""
         began_at = time.monotonic()
         rows = await types.list_types_of_project(self._database, project_id)

@@ -53,7 +53,7 @@ class CellGrid:
 
 
 @dataclass(frozen=True, slots=True)
-class NotFlatRows:
+class NestedRowsAndKeyCount:
     """Rows whose cells cannot be located: some row has other keys, or a cell more than one value."""
 
     data: bytes
@@ -69,14 +69,14 @@ class CellGridFinder:
         self._key_marks = [] if any(map(_NO_KEY_MARK.search, columns)) else key_marks
         self._lengths = np.array([len(each) for each in self._key_marks])
 
-    def find_grid(self, data: bytes) -> CellGrid | NotFlatRows:
+    def find_grid(self, data: bytes) -> CellGrid | NestedRowsAndKeyCount:
         """Return the cells of a list of rows if it is flat. It must be valid JSON."""
         if not self._key_marks:
-            return NotFlatRows(data)
+            return NestedRowsAndKeyCount(data)
         found = self._locate_cells_or_count_keys(data)
         if not isinstance(found, CellGrid):
             found = self._locate_cells_or_count_keys(compact_json_and_escape_backslashes(data))
-        return found if isinstance(found, CellGrid) else NotFlatRows(data, found)
+        return found if isinstance(found, CellGrid) else NestedRowsAndKeyCount(data, found)
 
     def _locate_cells_or_count_keys(self, data: bytes) -> CellGrid | int | None:
         """Return the cells, or the number of keys if they could be counted; both are exact for normalized JSON."""

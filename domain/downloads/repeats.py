@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from domain.downloads.envelope import NULL
-from domain.downloads.flat import NotFlatRows, compact_json_and_escape_backslashes
+from domain.downloads.flat import NestedRowsAndKeyCount, compact_json_and_escape_backslashes
 from domain.faults import SourceFault
 
 ROWS_MIN: Final = 20
@@ -201,7 +201,7 @@ def build_repeated_pages_fault(one: int, other: int, rows: int) -> SourceFault:
     )
 
 
-def find_keys_repeated_in_one_row(uneven: NotFlatRows, rows: RawRows) -> list[str]:
+def find_keys_repeated_in_one_row(uneven: NestedRowsAndKeyCount, rows: RawRows) -> list[str]:
     """Return the keys that a row has twice, for the first such row.
 
     A row with a repeated key loses a value, as every JSON reader keeps the last one silently. To find one without

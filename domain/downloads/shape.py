@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from domain.downloads import pages, repeats
 from domain.downloads.envelope import has_lone_surrogate
-from domain.downloads.flat import CellGridFinder, NotFlatRows
+from domain.downloads.flat import CellGridFinder, NestedRowsAndKeyCount
 from domain.downloads.models import FileType
 from domain.downloads.pages import FirstPage, NewColumnsFound, PageReader, SourcePage, read_grouped_rows
 from domain.downloads.sinks import PageSink
@@ -56,7 +56,7 @@ class ShapedPageReader:
         """Keys that were left out beyond those in the shape."""
         return self._left_out[self._known_left_out :]
 
-    def read(self, body: bytes, not_flat_rows: NotFlatRows | None = None) -> SourcePage:
+    def read(self, body: bytes, not_flat_rows: NestedRowsAndKeyCount | None = None) -> SourcePage:
         """Read a page.
 
         Args:
@@ -77,7 +77,7 @@ class ShapedPageReader:
         return PageReader([*self._own_columns, *self._left_out])
 
     def _read_rows_and_leave_out_new_keys_if_allowed(
-        self, body: bytes, uneven: NotFlatRows | None = None
+        self, body: bytes, uneven: NestedRowsAndKeyCount | None = None
     ) -> SourcePage:
         while True:
             try:
@@ -105,7 +105,7 @@ class ShapedPageReader:
         for name, rows in groups.data.items():
             head = (msgspec.Raw(msgspec.json.encode(name)),)
             group = self._read_rows_and_leave_out_new_keys_if_allowed(
-                b'{"data":%b}' % bytes(rows), NotFlatRows(bytes(rows))
+                b'{"data":%b}' % bytes(rows), NestedRowsAndKeyCount(bytes(rows))
             )
             page.rows += [row + head for row in group.rows]
             page.repeated_keys += group.repeated_keys
@@ -234,11 +234,11 @@ class PageEncoder:
     def _encode_piece(self, data: bytes) -> EncodedPage:
         """Encode rows by their grid, which is possible for nearly every page, or else cell by cell."""
         found = self._finder.find_grid(data)
-        if isinstance(found, NotFlatRows):
+        if isinstance(found, NestedRowsAndKeyCount):
             return self._encode_by_cells(b'{"data":%b}' % data, found)
         return EncodedPage(None, found.rows, self._sink.encode_grid(found, self._key_positions))
 
-    def _encode_by_cells(self, body: bytes, uneven: NotFlatRows | None) -> EncodedPage:
+    def _encode_by_cells(self, body: bytes, uneven: NestedRowsAndKeyCount | None) -> EncodedPage:
         page = self.reader.read(body, uneven)
         data = self._sink.encode_page(page.rows)
         return EncodedPage(

@@ -31,7 +31,7 @@ _HeapEntry: TypeAlias = tuple[int, int, Task]
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class TaskQueueHeap:
+class PendingTaskHeap:
     """Pending tasks by `order_time`; equal times are first in, first out."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ from domain.tasks.messages import (
 from domain.tasks.scheduling import (
     SECOND,
     LeaseHeap,
-    TaskQueueHeap,
+    PendingTaskHeap,
     compute_order_time,
     compute_retry_delay_ms,
     compute_snapshot_bytes,
@@ -57,7 +57,7 @@ class LaneState:
         self.now = snapshot.now
         self.last_lease = snapshot.last_lease
         self._head = snapshot.head
-        self._queue, self._leases = TaskQueueHeap(), LeaseHeap()
+        self._queue, self._leases = PendingTaskHeap(), LeaseHeap()
         self._queue.advance_clock(self.now)
         self._ended: dict[str, Task] = {}
         self._archived_keys = dict.fromkeys(snapshot.archived_keys)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from activities.orders.reading import NewestOrdersAndPagesOfWindow, WindowReader, WindowTooLarge
+from activities.orders.reading import NewestOrdersOfWindow, WindowReader, WindowTooLarge
 from activities.orders.window_checks import ZONE_LOOKS
 from clients.platforms import (
     CredentialsRefused,
@@ -36,9 +36,7 @@ NUMBERED: tuple[Kind, ...] = ("plain", "taobao", "pinduoduo")
 LEAVING = Changes(per_page=0.05, created_share=0, in_window_share=1)
 
 
-def missing(
-    here: RunningConnector, contents: NewestOrdersAndPagesOfWindow, truth: dict[str, checker.State]
-) -> list[str]:
+def missing(here: RunningConnector, contents: NewestOrdersOfWindow, truth: dict[str, checker.State]) -> list[str]:
     """Orders that are in the window at the end and were not listed."""
     return [order_id for order_id in truth if order_id not in contents.copies]
 
