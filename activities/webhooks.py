@@ -30,7 +30,7 @@ from domain.webhooks import (
 from infra import heartbeats, log, metrics
 from infra.database import Database
 from infra.housekeeping import remove_in_batches_within_time
-from infra.secrets import SecretSealer, refuse_unreadable_seals
+from infra.secrets import SecretSealer
 from infra.settings import WebhookSettings
 from services.services import Services
 from stores import audit, projects, webhooks
@@ -53,12 +53,11 @@ class WebhookActivities:
     @activity.defn(name="webhook_save_delivery")
     async def insert_delivery_or_make_pending(self, delivery: WebhookDeliveryInput) -> DeliveryState:
         """Insert the delivery, or make it pending again; return its state."""
-        # The event may have waited in a history while `haulage reseal` passed over the rows.
-        with refuse_unreadable_seals():
-            url = self._sealer.reseal(delivery.url) or delivery.url
-            clear_url = self._sealer.open(url)
+        # The event may have waited in a history while `haulage reseal` passed over the rows. What no key of this worker
+        # opens is tried again, as nothing else has the event: another worker may have the key, or it is put back.
+        url = self._sealer.reseal(delivery.url) or delivery.url
         delivery = delivery.model_copy(update={"url": url})
-        state = await webhooks.insert_or_reset_delivery(self._database, delivery, clear_url)
+        state = await webhooks.insert_or_reset_delivery(self._database, delivery, self._sealer.open(url))
         if state is DeliveryState.DISABLED:
             metrics.WEBHOOKS_ENDED.labels(state).inc()
         return state

@@ -155,7 +155,7 @@ async def _look_up_in_module(
 
 
 async def _request_fingerprints(
-    modules: AddressPageReader, module: Module, after: int, size: RequestSize
+    modules: AddressPageReader, module: Module, after_uprn: int, size: RequestSize
 ) -> tuple[dict[int, AddressIdAndRecordDigest], bool]:
     """Return a page by UPRN, in their order, and whether there may be more; while records are large, a shorter one.
 
@@ -164,12 +164,12 @@ async def _request_fingerprints(
     while True:
         limit = size.items
         try:
-            entries = (await modules.list_addresses(module, after, limit)).addresses
+            entries = (await modules.list_addresses(module, after_uprn, limit)).addresses
         except ModuleFailure as failure:
             if failure.is_too_large and size.shrink_if_possible(limit):
                 continue
             raise
-        _refuse_unordered_page(module, after, entries)
+        _refuse_unordered_page(module, after_uprn, entries)
         size.grow()
         return {entry.uprn: build_fingerprint(entry) for entry in entries}, len(entries) >= limit
 

@@ -44,7 +44,6 @@ from infra.heartbeats import send_heartbeats_during_block
 from infra.housekeeping import remove_in_batches_within_time
 from infra.limits import DatabaseLimiter
 from infra.objects import ListedObject, ObjectMissing, StoreFailure, UploadMissing
-from infra.secrets import refuse_unreadable_seals
 from services.services import Services
 from stores.downloads import catalogue, quotas
 
@@ -218,10 +217,9 @@ class DownloadActivities:
         if spec.source_url is None:
             raise ValueError(f"download {spec.task_id} has neither a source URL nor rows of its own")
         sealed = spec.source_headers
-        # Also a run that waited for a retry may carry what no key opens any more.
-        with refuse_unreadable_seals():
-            headers: dict[str, str] = json.loads(services.sealer.open(sealed)) if sealed else {}
-            url = services.sealer.open(spec.source_url)
+        # What no key of this worker opens is tried again: another worker may have the key, or it is put back.
+        headers: dict[str, str] = json.loads(services.sealer.open(sealed)) if sealed else {}
+        url = services.sealer.open(spec.source_url)
         pages = SourceClient(services.http, services.gate, settings, url, headers, self._large_pages)
         redactor = SecretRedactor(url, headers)
         return RetryingPageReader(settings, pages, spec.first_page, redactor, spec.table, pause_max_seconds)

@@ -88,7 +88,7 @@ class SendPermission(BaseModel):
 
     def allows_host(self, agent_id: str) -> bool:
         """Return whether files may be sent to this host, or to a container on it."""
-        return not self.hosts or agent_id in self._hosts or agent_id.startswith(self._host_prefixes)
+        return not self.hosts or agent_id in self._exact_hosts or agent_id.startswith(self._host_prefixes)
 
     @cached_property
     def _path_prefix_steps(self) -> list[Steps]:
@@ -99,7 +99,7 @@ class SendPermission(BaseModel):
         return [_split_folder(prefix) for prefix in self.folder_prefixes]
 
     @cached_property
-    def _hosts(self) -> frozenset[str]:
+    def _exact_hosts(self) -> frozenset[str]:
         return frozenset(host for host in self.hosts if not host.endswith(ANY_ENDING))
 
     @cached_property

@@ -329,7 +329,7 @@ _FAIL_ABSENT = f"""
 
 
 async def end_unfinished_targets(
-    database: Database, job_id: str, numbers: Sequence[int], outcome: TargetEndAndReason
+    database: Database, job_id: str, shard_numbers: Sequence[int], outcome: TargetEndAndReason
 ) -> None:
     """End the unfinished targets of shards, whose holders lose their leases; cancelled targets end as cancelled."""
     async with database.connection() as connection, connection.transaction():
@@ -339,7 +339,7 @@ async def end_unfinished_targets(
             WHERE transfer_jobs.id = job AND job_id = $1 AND number = ANY($2::int[])
             """,
             job_id,
-            list(numbers),
+            list(shard_numbers),
         )
         await connection.execute(
             f"""
@@ -352,7 +352,7 @@ async def end_unfinished_targets(
                 AND c.key IN (t.key, {ALL_TARGETS}) AND t.state NOT IN {FINAL_STATES}
             """,  # noqa: S608 - constants only
             job_id,
-            list(numbers),
+            list(shard_numbers),
             CANCELLED,
             CANCELLED_UNHEARD,
         )
@@ -365,7 +365,7 @@ async def end_unfinished_targets(
             WHERE j.job_id = $1 AND t.job = j.id AND t.shard = ANY($2::int[]) AND t.state NOT IN {FINAL_STATES}
             """,  # noqa: S608 - constants only
             job_id,
-            list(numbers),
+            list(shard_numbers),
             outcome.state,
             outcome.reason,
             outcome.code,
