@@ -118,6 +118,7 @@ async def test_a_failure_is_told_in_a_sentence_and_mended(page: Page, console: C
     assert parse_csv(await console.exports(project).file(failed["task_id"])) == expected_rows(SEED, range(900))
 
 
+@pytest.mark.long
 async def test_a_failure_leads_to_others_of_its_cause(page: Page, console: Console, project: Project) -> None:
     """The link opens the list with the filter; a failure for another cause is not there."""
     exports = console.exports(project)
@@ -153,6 +154,7 @@ async def test_cancelling_asks_first(page: Page, console: Console, project: Proj
     assert (await exports.wait_for_end(task_id))["state"] == "cancelled"
 
 
+@pytest.mark.long
 async def test_a_callback_is_shown_and_sent_again(page: Page, console: Console, project: Project) -> None:
     """Each attempt is shown with its answer; sent again, the receiver gets the same message once more."""
     callback = console.receiver.url(tag=project.name, answers="200")
@@ -185,6 +187,7 @@ async def test_a_link_needs_no_key(page: Page, console: Console, project: Projec
         assert await answer.read() == await exports.file(done["task_id"])
 
 
+@pytest.mark.long
 async def test_filters_are_in_the_address(page: Page, console: Console, project: Project) -> None:
     """What is chosen is asked of the API, and a link to it shows the same rows."""
     exports = console.exports(project)
@@ -204,6 +207,7 @@ async def test_filters_are_in_the_address(page: Page, console: Console, project:
     await expect(page.get_by_text("Nothing matches the filters.")).to_be_visible()
 
 
+@pytest.mark.long
 async def test_an_empty_list_says_how_to_begin(page: Page, console: Console) -> None:
     """A new project is shown the request and the command that make a download."""
     await page.goto("/console/downloads")
@@ -230,6 +234,7 @@ async def test_quotas_tell_what_is_used(page: Page, console: Console, project: P
     await expect(page.get_by_role("region", name="Quotas").get_by_role("listitem")).to_have_count(8)
 
 
+@pytest.mark.long
 async def test_a_used_up_quota_is_told(page: Page, console: Console, project: Project, troubles: Troubles) -> None:
     """The form says the API's own sentence, keeps what was typed, and shows the quota full."""
     troubles.expect("429 POST /v1/downloads")
@@ -248,6 +253,7 @@ async def test_a_used_up_quota_is_told(page: Page, console: Console, project: Pr
         await console.api_client.ask("POST", f"/v1/downloads/{task_id}/cancel", key=project.key)
 
 
+@pytest.mark.long
 async def test_faults_stand_at_their_fields(page: Page, console: Console, troubles: Troubles) -> None:
     """Faults that the API finds are shown at their fields, folds are opened, and the first field is focused."""
     troubles.expect("422 POST /v1/downloads")
@@ -267,6 +273,7 @@ async def test_faults_stand_at_their_fields(page: Page, console: Console, troubl
     await expect(page.locator(".of-headers .fault")).to_contain_text("Host cannot be set")
 
 
+@pytest.mark.long
 async def test_rows_that_are_typed_in_keep_their_digits(page: Page, console: Console, project: Project) -> None:
     """A number longer than a double holds arrives as it was typed."""
     await page.goto("/console/downloads/new")
@@ -283,6 +290,7 @@ async def test_rows_that_are_typed_in_keep_their_digits(page: Page, console: Con
     assert parse_csv(file) == [["id", "n"], ["12345678901234567890", "1.10"]]
 
 
+@pytest.mark.long
 async def test_the_same_by_curl_is_the_request_that_is_sent(page: Page, console: Console) -> None:
     """The request of the form is shown below it, as curl and as a command of Haulage."""
     await page.goto("/console/downloads/new")
@@ -333,6 +341,7 @@ async def test_another_project_s_download_is_not_there(page: Page, console: Cons
 
 
 @pytest.mark.parametrize("name", ["x" * 190, "تقرير المبيعات (نهائي) 2026", "<b>&amp;</b> '\"", "报表" * 40])
+@pytest.mark.long
 async def test_any_file_name_fits(page: Page, console: Console, project: Project, name: str) -> None:
     """Long names, names from right to left and names like markup are shown as they are, and widen no page."""
     await page.set_viewport_size({"width": 380, "height": 800})

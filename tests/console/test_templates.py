@@ -105,6 +105,7 @@ async def test_a_fault_stands_at_its_node(page: Page, troubles: Troubles) -> Non
     await expect(cell(page, 0, 0)).to_have_text("No.")
 
 
+@pytest.mark.long
 async def test_a_fault_behind_a_fold_opens_it(page: Page, troubles: Troubles) -> None:
     """A conditional style, or a field that no node has, is shown with its fault."""
     troubles.expect("422 POST /v1/templates/preview")
@@ -122,6 +123,7 @@ async def test_a_fault_behind_a_fold_opens_it(page: Page, troubles: Troubles) ->
     await expect(page.locator("tr.faults:visible").nth(1)).to_contain_text("did you mean width?")
 
 
+@pytest.mark.long
 async def test_a_fault_stands_at_its_line(page: Page, troubles: Troubles) -> None:
     """In the JSON its line is marked, and its button selects the value."""
     troubles.expect("422 POST /v1/templates/preview")
@@ -163,6 +165,7 @@ async def test_nodes_come_go_and_move_by_keys(page: Page) -> None:
     await expect(titles).to_have_count(2)
 
 
+@pytest.mark.long
 async def test_a_map_is_read_as_nodes(page: Page) -> None:
     """Any form that the API takes can be edited as a table, and says the same afterwards."""
     await excel_form(page)
@@ -177,6 +180,7 @@ async def test_a_map_is_read_as_nodes(page: Page) -> None:
     await expect(cell(page, 1, 0)).to_have_text("深圳")
 
 
+@pytest.mark.long
 async def test_row_heads_and_charts_are_edited(page: Page, troubles: Troubles) -> None:
     """Row heads have a table of their own, charts a line each, with their faults."""
     troubles.expect("422 POST /v1/templates/preview")
@@ -194,6 +198,7 @@ async def test_row_heads_and_charts_are_edited(page: Page, troubles: Troubles) -
     await expect(page.locator(".sheet-charts")).to_have_text("Chart: Lines")
 
 
+@pytest.mark.long
 async def test_several_sheets_are_one_book(page: Page, console: Console, project: Project, troubles: Troubles) -> None:
     """Each table has a panel with its own rows, look and preview; a fault of the second is in its panel."""
     troubles.expect("422 POST /v1/downloads")
@@ -267,6 +272,7 @@ async def test_a_template_of_thousands_of_nodes_is_edited(page: Page) -> None:
 @pytest.mark.parametrize(
     "nonsense", ["[1, 2]", '{"col": 7}', '"text"', "true", "[[[[]]]]", '{"a": {"b": {"c": [{}]}}}']
 )
+@pytest.mark.long
 async def test_nonsense_is_told_and_breaks_nothing(page: Page, troubles: Troubles, nonsense: str) -> None:
     """Whatever is typed as a template, the API's own sentence says what is wrong, and the next try is drawn."""
     troubles.expect("422 POST /v1/templates/preview")
@@ -296,6 +302,7 @@ async def test_the_editor_has_no_grave_fault(page: Page, troubles: Troubles, req
     assert await axe.grave_faults(page, script) == []
 
 
+@pytest.mark.long
 async def test_the_editor_fits_a_telephone(page: Page) -> None:
     """Each node is a card of its fields, and nothing makes the page wider than the screen."""
     await page.set_viewport_size({"width": 360, "height": 740})

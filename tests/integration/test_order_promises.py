@@ -167,6 +167,7 @@ async def test_a_slice_that_is_too_large_splits_itself_to_the_same_orders(settin
         assert await digest(orders, "whole") == await digest(orders, "split")
 
 
+@pytest.mark.long
 async def test_reading_again_in_any_order_changes_nothing(settings: Settings) -> None:
     """O5: redone, swept and backfilled slices leave the store and the marks as they were."""
     async with running_orders(settings) as orders:
@@ -349,6 +350,7 @@ async def test_threads_are_read_at_a_time_and_a_change_acts_at_once(settings: Se
         await cycle.result()
 
 
+@pytest.mark.long
 async def test_configuration_may_change_while_slices_are_read(settings: Settings) -> None:
     """O12: the next slice goes by it, each slice notes its version, and no gap comes of it."""
     async with running_orders(settings, slices_ahead=3) as orders:

@@ -41,7 +41,7 @@ class TestDownloadWorlds(WorldTests[DownloadWorld]):
     world = DownloadWorld
     kinds = KINDS
     families = FAMILIES
-    count = 40
+    count = 24
     family_count = 20
 
     def draw_family(self, seed: int, family: str) -> DownloadWorld:

@@ -49,7 +49,7 @@ class TestTaskWorlds(WorldTests[TaskWorld]):
     world = TaskWorld
     kinds = KINDS
     families = FAMILIES
-    count = 20
+    count = 12
     family_count = 20
 
     def draw_family(self, seed: int, family: str) -> TaskWorld:
