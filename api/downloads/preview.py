@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue
 
 from api.downloads import tables
 from api.downloads.context import PREVIEWS_BUSY, get_preview_queue, routes
-from api.downloads.requests import BookOptions, TableData, TableTextsAndTemplate, TimeZone
+from api.downloads.requests import BookOptions, TableData, TableTextsAndTemplateFields, TimeZone
 from api.downloads.tables import REGIONS
 from api.http import parsing
 from api.http.problems import FieldProblem
@@ -42,7 +42,7 @@ _NO_CODES: Final = re.compile(r'"[^"]*"|\\.|\[[^]]*\]|general', re.IGNORECASE)
 _FIRST_MOMENT: Final = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
-class PreviewRequest(TableTextsAndTemplate, BookOptions):
+class PreviewRequest(TableTextsAndTemplateFields, BookOptions):
     """What to draw: the Excel fields of a request for one table."""
 
     data: TableData | None = Field(

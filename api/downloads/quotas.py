@@ -55,7 +55,7 @@ async def consume_quotas_for_start(call: Call, spec: DownloadSpec) -> AsyncItera
             raise
         with suppress(*DATABASE_ERRORS, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
-                await quotas.release_slots_unless_taken_again(call.services.database, spec, newly_held_until)
+                await quotas.release_slots_unless_renewed(call.services.database, spec, newly_held_until)
         raise
 
 

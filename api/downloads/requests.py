@@ -185,7 +185,7 @@ class BookOptions(Request):
     filter: bool = Field(default=True, description="put a filter on the heads, where a sheet has a single table")
 
 
-class TableTextsAndTemplate(Request):
+class TableTextsAndTemplateFields(Request):
     """The texts and the template around one table."""
 
     title: Title | None = Field(default=None, description="above the table, large")
@@ -195,7 +195,7 @@ class TableTextsAndTemplate(Request):
     template: JsonValue = Field(default=None, description=_TEMPLATE)
 
 
-class TableOnOwnSheetRequest(TableTextsAndTemplate, title="SheetRequest"):
+class TableOnOwnSheetRequest(TableTextsAndTemplateFields, title="SheetRequest"):
     """One table on a sheet of its own, with its own source or rows."""
 
     __qualname__ = "SheetRequest"  # its name in the OpenAPI document

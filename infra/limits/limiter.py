@@ -148,7 +148,7 @@ class DatabaseLimiter:
             if (await session.exec(statement)).rowcount:
                 await _save_spending(session, spending, now)
 
-    async def release_slots_unless_taken_again(self, keys: Iterable[str], holder: str, expires_at: datetime) -> None:
+    async def release_slots_unless_renewed(self, keys: Iterable[str], holder: str, expires_at: datetime) -> None:
         """Return the slots that a holder took until this moment; leave those that it has taken anew since."""
         keys = list(keys)
         statement = delete(SlotLeaseRow).where(

@@ -94,10 +94,10 @@ async def take_active_slots_beyond_quota(database: Database, spec: DownloadSpec)
     )
 
 
-async def release_slots_unless_taken_again(database: Database, spec: DownloadSpec, expires_at: datetime) -> None:
+async def release_slots_unless_renewed(database: Database, spec: DownloadSpec, expires_at: datetime) -> None:
     """Release the slots that a download took until this moment, unless it has taken them anew since."""
     keys = [owner.build_limit_key(QuotaKind.ACTIVE) for owner in _list_quota_owners(spec.project_id, spec.operator_id)]
-    await DatabaseLimiter(database).release_slots_unless_taken_again(keys, spec.task_id, expires_at)
+    await DatabaseLimiter(database).release_slots_unless_renewed(keys, spec.task_id, expires_at)
 
 
 async def release_slots_and_count_file_size(
