@@ -15,7 +15,7 @@ export SIZE
 # Where compiled modules are not kept, every process that is started compiles all of ours anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo up test test-whole test-fast fuzz worlds lab lab-down cluster compat planted check shape words fmt pages docs bench soak lock clean rehearsal release-check
+.PHONY: help demo up test test-whole test-fast fuzz worlds lab lab-down cluster drill compat planted check shape words fmt pages docs bench soak lock clean rehearsal release-check
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ lab-down: ## end the lab of this folder
 
 cluster: $(TOOLS) ## lose hosts of the lab, and cut them off, under load of all systems: N=100 faults, SEED=1
 	$(BIN)/python -m tests.cluster $(or $(N),100) $(or $(SEED),1) $(KINDS)
+
+drill: $(TOOLS) ## back up the lab under work of all systems, destroy all its hosts, restore, and compare
+	$(BIN)/python -m tests.cluster.drill
 
 rehearsal: $(TOOLS) ## roll the next version in and back under load of all systems: about ten minutes; before a release
 	$(BIN)/python -m tests.rehearsal $(SEED)

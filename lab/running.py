@@ -24,6 +24,7 @@ DATA = "/var/lib/postgresql/haulage"
 SCRIPTS = "/opt/haulage/deploy"
 READY_SECONDS = 120.0
 POLL_SECONDS = 0.25
+TEMPORAL_PATH = "/opt/temporal/bin:/usr/bin:/bin"
 
 Say = Callable[[str], None]
 
@@ -42,10 +43,8 @@ class Lab:
         self.configuration = configuration
         self.primary = self.topology.list_hosts(DATABASE_UNIT)[0]
         """The host that has the address `database`."""
-        self.hosts = {
-            name: Host(spec, FOLDER / "hosts" / name, programs, DISK if DISK_UNITS.intersection(spec.units) else "")
-            for name, spec in self.topology.hosts.items()
-        }
+        self._programs = programs
+        self.hosts = self._build_hosts()
         self._say = say
         self._began = time.monotonic()
 
@@ -62,16 +61,24 @@ class Lab:
         """Bring everything up: hosts, the database, the store and the engine, then Haulage."""
         await self._make_bridge()
         await connect_machine(BRIDGE)
-        for host in self.hosts.values():
-            self.configuration.write(host)
-        await asyncio.gather(*(host.start() for host in self.hosts.values()))
-        self._tell(f"{len(self.hosts)} hosts")
-        await asyncio.gather(self._start_database(), self._start_everywhere("seaweedfs-master", "seaweedfs-volume"))
-        await self._start_everywhere("haproxy", "keepalived", "seaweedfs-filer")
-        self._tell("PostgreSQL, a primary and its standbys")
-        await self._wait_for("a proxy with the address `haulage`", _answers(self._proxy, "/metrics"))
-        await asyncio.gather(self._start_engine(), self._start_store())
-        await self._start_haulage()
+        await self._start_database_and_store()
+        await self.start_engine()
+        await self._make_namespace()
+        await self.start_haulage()
+
+    async def start_empty(self) -> None:
+        """Start new hosts with an empty database and store, for a restore: no service of Temporal or Haulage runs yet.
+
+        The hosts of before were destroyed; secrets and certificates are the same.
+        """
+        self.hosts = self._build_hosts()
+        self.primary = self.topology.list_hosts(DATABASE_UNIT)[0]
+        await self._start_database_and_store()
+
+    async def destroy(self) -> None:
+        """Lose all hosts and their disks."""
+        await self.stop()
+        shutil.rmtree(FOLDER / "hosts")
 
     async def stop(self) -> None:
         """End all hosts; what they wrote is removed by `running_lab`."""
@@ -126,6 +133,34 @@ class Lab:
         options = ["--no-psqlrc", "--tuples-only", "--no-align", "--dbname", database, "--command", statement]
         return (await self.hosts[host or self.primary].run("psql", *options, user="postgres", seconds=20)).strip()
 
+    async def run_haulage(self, *arguments: str) -> str:
+        """Run a command of Haulage on a host of the API, as its user and with its settings; return its lines."""
+        host = self.hosts[self.topology.list_hosts("haulage-api")[0]]
+        unit = load_unit("haulage-api", host.name)
+        environment = unit.build_environment(host.read)
+        command = ["env", "--chdir", unit.working_directory, ".venv/bin/python", "-m", "cli", *arguments]
+        return await host.run(*command, user=unit.user, environment=environment)
+
+    def _build_hosts(self) -> dict[str, Host]:
+        return {
+            name: Host(
+                spec, FOLDER / "hosts" / name, self._programs, DISK if DISK_UNITS.intersection(spec.units) else ""
+            )
+            for name, spec in self.topology.hosts.items()
+        }
+
+    async def _start_database_and_store(self) -> None:
+        """Start the hosts, PostgreSQL with Temporal's empty tables, SeaweedFS and the proxies."""
+        for host in self.hosts.values():
+            self.configuration.write(host)
+        await asyncio.gather(*(host.start() for host in self.hosts.values()))
+        self._tell(f"{len(self.hosts)} hosts")
+        await asyncio.gather(self._start_database(), self._start_everywhere("seaweedfs-master", "seaweedfs-volume"))
+        await self._start_everywhere("haproxy", "keepalived", "seaweedfs-filer")
+        self._tell("PostgreSQL, a primary and its standbys")
+        await self._wait_for("a proxy with the address `haulage`", _answers(self._proxy, "/metrics"))
+        await asyncio.gather(self._make_engine_tables(), self._start_store())
+
     async def _make_bridge(self) -> None:
         await run_command("ip", "link", "add", BRIDGE, "type", "bridge")
         await run_command("ip", "address", "add", f"{OUTSIDE}/{NETWORK_BITS}", "dev", BRIDGE)
@@ -160,9 +195,8 @@ class Lab:
             await self._wait_for_units(name, "seaweedfs-s3")
         self._tell("SeaweedFS, three masters and volume servers, two filers and gateways")
 
-    async def _start_engine(self) -> None:
-        names = self.topology.list_hosts("temporal@")
-        host = self.hosts[names[0]]
+    async def _make_engine_tables(self) -> None:
+        host = self.hosts[self.topology.list_hosts("temporal@")[0]]
         sql = {
             "SQL_PLUGIN": "postgres12",
             "SQL_HOST": "database",
@@ -172,20 +206,29 @@ class Lab:
             "SQL_TLS": "true",
             "SQL_TLS_CA_FILE": "/etc/haulage/tls/ca.pem",
             "SQL_TLS_SERVER_NAME": "database",
-            "PATH": "/opt/temporal/bin:/usr/bin:/bin",
+            "PATH": TEMPORAL_PATH,
         }
         await host.run("sh", f"{SCRIPTS}/temporal/schema.sh", user="temporal", environment=sql)
         self._tell("Temporal's schemas")
+
+    async def start_engine(self) -> None:
+        """Start Temporal's services."""
+        names = self.topology.list_hosts("temporal@")
         await asyncio.gather(*(self._start_units_of(name) for name in names))
         await asyncio.gather(*(self.wait_for_host(name) for name in names))
+        self._tell("Temporal, two of each service")
+
+    async def _make_namespace(self) -> None:
+        host = self.hosts[self.topology.list_hosts("temporal@")[0]]
         client = load_unit("haulage-migrate", host.name).build_environment(host.read)
-        client |= {"PATH": "/opt/temporal/bin:/usr/bin:/bin", "HOME": "/tmp"}  # noqa: S108 - the host's own
+        client |= {"PATH": TEMPORAL_PATH, "HOME": "/tmp"}  # noqa: S108 - the host's own
         script = ["sh", f"{SCRIPTS}/temporal/namespace.sh"]
         # A frontend listens before it serves, and the proxies find it after two checks.
         await self._wait_for("Temporal", lambda: host.run(*script, user="haulage", environment=client))
-        self._tell("Temporal, two of each service")
+        self._tell("the namespace")
 
-    async def _start_haulage(self) -> None:
+    async def start_haulage(self) -> None:
+        """Migrate, then start API, workers and Prometheus."""
         await self._wait_for("the namespace", self._migrate)
         self._tell("the migration")
         later = [*self.topology.list_hosts("haulage-api"), *self.topology.list_hosts("haulage-worker@")]

@@ -85,8 +85,12 @@ class LabDeployment(Deployment):
 
 
 @asynccontextmanager
-async def running_lab_deployment(say: Say) -> AsyncIterator[LabDeployment]:
-    """Start stand-ins outside and the lab; the systems of the lab use these stand-ins."""
+async def running_lab_deployment(say: Say, changes: Mapping[str, object] | None = None) -> AsyncIterator[LabDeployment]:
+    """Start stand-ins outside and the lab; the systems of the lab use these stand-ins.
+
+    Args:
+        changes: Settings that replace those of `QUICK`.
+    """
     async with AsyncExitStack() as held:
         folder = FOLDER / "outside"
         shutil.rmtree(folder, ignore_errors=True)
@@ -103,7 +107,7 @@ async def running_lab_deployment(say: Say) -> AsyncIterator[LabDeployment]:
         source = await held.enter_async_context(running_source())
         for stand_in in (platforms, oss, receiver, source):
             stand_in.base = _as_seen_from_hosts(stand_in.base)
-        local = _build_variables(_as_seen_from_hosts(gse), oss.base)
+        local = _build_variables(_as_seen_from_hosts(gse), oss.base, changes or {})
         (folder / "credentials" / "oss.json").write_text(json.dumps({"token": TOKEN}))
 
         def build_local(host: HostSpec) -> dict[str, str]:
@@ -128,9 +132,9 @@ def _as_seen_from_hosts(base: str) -> str:
     return base.replace("127.0.0.1", OUTSIDE)
 
 
-def _build_variables(gse: str, modules: str) -> dict[str, str]:
+def _build_variables(gse: str, modules: str, changes: Mapping[str, object]) -> dict[str, str]:
     """Return the variables that lead every process of Haulage to the stand-ins."""
-    found = {f"HAULAGE_{name}": str(value) for name, value in QUICK.items()}
+    found = {f"HAULAGE_{name}": str(value) for name, value in {**QUICK, **changes}.items()}
     found |= {"HAULAGE_GUARD__ALLOW": json.dumps([OUTSIDE]), "HAULAGE_GSE__BASE_URL": gse}
     for module in ("ed", "im", "wfm", "od"):
         prefix = f"HAULAGE_ADDRESSES__MODULES__{module.upper()}__"
