@@ -184,6 +184,10 @@ class Host:
             await self._launcher.wait()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._running.clear()
+        if pid:
+            # The kernel does so, too, but not at once, and a host of the same name may start before.
+            with suppress(HostFailed):
+                await run_command("ip", "link", "delete", self.name)
 
     async def run(
         self,
