@@ -1,7 +1,11 @@
-"""`python -m bench [SYSTEM …]`: measure systems, print their figures, write `bench/results/<system>.json`."""
+"""`python -m bench [SYSTEM …]`: measure systems, print their figures, write `bench/results/<system>.json`.
+
+`RUNS=3` measures each three times, and records the medians.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Awaitable, Callable
 
@@ -14,6 +18,7 @@ from bench.tasks import benchmark as tasks
 from bench.transfers import benchmark as transfers
 from cli import command
 
+RUNS = int(os.environ.get("RUNS", "1"))
 BENCHMARKS: dict[str, Callable[[], Awaitable[None]]] = {
     "foundation": foundation.measure,
     "addresses": addresses.measure,
@@ -35,7 +40,8 @@ async def main(names: list[str]) -> int:
         )
         return 2
     for name in names or BENCHMARKS:
-        await BENCHMARKS[name]()
+        for _ in range(RUNS):
+            await BENCHMARKS[name]()
     return 0
 
 

@@ -7,10 +7,11 @@ import os
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ import psutil
 
 from bench import ping
 from bench.ping import PingCost
-from bench.report import Figure, publish
+from bench.report import RATIO, Figure, publish, read_committed
 from dev.embedded import fork_server
 from dev.embedded.components import DATABASE, ENGINE, STORE
 from dev.embedded.run_file import read_run_state
@@ -39,7 +40,14 @@ START_TIMEOUT_SECONDS: Final = 600.0
 PRIORITY: Final = -15
 """Other programs of a shared machine are not what is measured; without the right to it, they are."""
 
+BUSY_LOOPS: Final = 20
+BUSY_LOOP: Final = "while True: pass"
+ONE_CORE: Final = ("taskset", "--cpu-list", "0")
+STARTED_AGAIN: Final = b"is started again"
+"""In a line of `haulage up` about a process that was killed or ended before it served."""
+
 INSTALL_REACH_SECONDS: Final = 45.0
+DEMO_REACH_SECONDS: Final = 60.0
 READY_REACH: Final = 2.5
 CPU_REACH: Final = 1.5
 IDLE_CPU_REACH: Final = 0.05
@@ -61,6 +69,20 @@ class Start:
 
 
 @dataclass(frozen=True)
+class HardStart:
+    """One start where little processor is to be had: seconds, and how often a process was started again."""
+
+    name: str
+    seconds: float
+    started_again: int
+
+    def build_figure(self) -> Figure:
+        """Return its row: a process that is slow must not be killed for it."""
+        how = f"one start without stand-ins; {self.started_again} processes were started again"
+        return Figure(self.name, self.seconds, "s", how, "no process started again", self.started_again == 0)
+
+
+@dataclass(frozen=True)
 class Idle:
     """What an installation without work uses: cores and megabytes (PSS), by component and for Haulage itself."""
 
@@ -76,49 +98,84 @@ async def measure() -> None:
         clone = Path(folder) / "clone"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)  # noqa: ASYNC221, S607
         installed = await _measure_installation(clone)
+        demo = await _measure_demo(clone)
         starts = [await _measure_start(clone, clone / ".haulage") for _ in range(STARTS)]
+        hard_starts = [await _measure_start_beside_load(clone), await _measure_start_on_one_core(clone)]
         imported = statistics.median([_measure_import(clone) for _ in range(IMPORTS)])
         async with _running(clone, clone / ".haulage", "--no-stand-ins") as process:
             idle = await _measure_idle(process, clone / ".haulage")
             pings = await _measure_pings(clone / ".haulage")
-    publish("foundation-small" if SMALL else "foundation", _build_figures(installed, starts, imported, idle, pings))
+    record = "foundation-small" if SMALL else "foundation"
+    before = read_committed(record)
+    figures = [
+        *_build_demo_figures(installed, demo),
+        *_build_start_figures(starts, imported, before),
+        *(start.build_figure() for start in hard_starts),
+        *_build_idle_figures(idle),
+        pings.build_figure(),
+    ]
+    publish(record, figures)
 
 
-def _build_figures(installed: float, starts: list[Start], imported: float, idle: Idle, pings: PingCost) -> list[Figure]:
-    ratio = statistics.median(start.ratio for start in starts)
-    cpu = statistics.median(start.own_cpu_seconds for start in starts) / imported
-    cores, megabytes = sum(idle.cores.values()), sum(idle.megabytes.values())
-    slowest = _join(f"{start.seconds:.1f} / {max(start.components.values()):.1f}" for start in starts)
-    load = f"load {os.getloadavg()[0]:.1f}"
+def _build_demo_figures(installed: float, demo: float) -> list[Figure]:
     return [
         Figure(
             "first work of `make demo`",
             installed,
             "s",
-            f"from `make demo SYSTEM=downloads` in a fresh clone, with an empty cache, to its first line; {load}",
+            "from `make demo SYSTEM=downloads` in a fresh clone, with an empty cache, to its first line; "
+            f"{_describe_load()}",
             f"≤ {INSTALL_REACH_SECONDS:g}",
             installed <= INSTALL_REACH_SECONDS,
         ),
         Figure(
+            "`make demo` after installation",
+            demo,
+            "s",
+            f"all five systems with their checks, from the command to its end; {_describe_load()}",
+            f"≤ {DEMO_REACH_SECONDS:g}",
+            demo <= DEMO_REACH_SECONDS,
+        ),
+    ]
+
+
+def _build_start_figures(starts: list[Start], imported: float, before: Mapping[str, float]) -> list[Figure]:
+    ratio = statistics.median(start.ratio for start in starts)
+    cpu = statistics.median(start.own_cpu_seconds for start in starts) / imported
+    slowest = _join(f"{start.seconds:.1f} / {max(start.components.values()):.1f}" for start in starts)
+    return [
+        Figure(
             "ready, over the slowest of engine, database and store",
             ratio,
-            "",
-            f"median of {STARTS} starts without stand-ins, the first on an empty folder; seconds: {slowest}; {load}",
+            RATIO,
+            f"median of {STARTS} starts without stand-ins, the first on an empty folder; seconds: {slowest}; "
+            f"{_describe_load()}",
             f"≤ {READY_REACH:g}",
             ratio <= READY_REACH,
         ),
         *(
-            Figure(f"{name} ready", statistics.median(start.components[name] for start in starts), "s", "median")
+            Figure(
+                f"{name} ready",
+                statistics.median(start.components[name] for start in starts),
+                "s",
+                f"median; {before.get(f'{name} ready', 0.0):.2f} s in the record before",
+            )
             for name in COMPONENTS
         ),
         Figure(
             "processor seconds of Haulage's processes until ready, over one import",
             cpu,
-            "",
+            RATIO,
             f"median; one import of all that API and workers need takes {imported:.2f} s of processor",
             f"≤ {CPU_REACH:g}",
             cpu <= CPU_REACH,
         ),
+    ]
+
+
+def _build_idle_figures(idle: Idle) -> list[Figure]:
+    cores, megabytes = sum(idle.cores.values()), sum(idle.megabytes.values())
+    return [
         Figure(
             "processor of an idle installation",
             cores,
@@ -135,8 +192,11 @@ def _build_figures(installed: float, starts: list[Start], imported: float, idle:
             f"≤ {IDLE_MEMORY_REACH_MB:g}",
             megabytes <= IDLE_MEMORY_REACH_MB,
         ),
-        pings.build_figure(),
     ]
+
+
+def _describe_load() -> str:
+    return f"load {os.getloadavg()[0]:.1f}"
 
 
 def _join(texts: Iterable[str]) -> str:
@@ -159,6 +219,37 @@ async def _measure_installation(clone: Path) -> float:
     if await process.wait() or seconds <= 0:
         raise RuntimeError("`make demo SYSTEM=downloads` failed")
     return seconds
+
+
+async def _measure_demo(clone: Path) -> float:
+    """Return the seconds of `make demo` where everything is installed."""
+    began = time.perf_counter()
+    process = await asyncio.create_subprocess_exec("make", "demo", cwd=clone, env=_environment())
+    if await process.wait():
+        raise RuntimeError("`make demo` failed")
+    return time.perf_counter() - began
+
+
+async def _measure_start_beside_load(clone: Path) -> HardStart:
+    loops = [subprocess.Popen([sys.executable, "-c", BUSY_LOOP]) for _ in range(BUSY_LOOPS)]  # noqa: ASYNC220 - it returns at once
+    try:
+        return await _measure_hard_start(f"ready beside {BUSY_LOOPS} busy loops", clone)
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+async def _measure_start_on_one_core(clone: Path) -> HardStart:
+    return await _measure_hard_start("ready on one core", clone, ONE_CORE)
+
+
+async def _measure_hard_start(name: str, clone: Path, prefix: Sequence[str] = ()) -> HardStart:
+    lines: list[bytes] = []
+    began = time.perf_counter()
+    async with _running(clone, clone / ".haulage", "--no-stand-ins", prefix=prefix, lines=lines):
+        seconds = time.perf_counter() - began
+    return HardStart(name, seconds, sum(STARTED_AGAIN in line for line in lines))
 
 
 async def _measure_start(clone: Path, data_dir: Path) -> Start:
@@ -227,9 +318,17 @@ def _cpu_seconds(process: psutil.Process) -> float:
 
 
 @asynccontextmanager
-async def _running(clone: Path, data_dir: Path, *options: str) -> AsyncIterator[psutil.Process]:
-    """Run `haulage up` of the clone; the block begins when it says that it is ready."""
+async def _running(
+    clone: Path, data_dir: Path, *options: str, prefix: Sequence[str] = (), lines: list[bytes] | None = None
+) -> AsyncIterator[psutil.Process]:
+    """Run `haulage up` of the clone; the block begins when it says that it is ready.
+
+    Args:
+        prefix: A command that runs it.
+        lines: Is given every line that it prints until then.
+    """
     process = await asyncio.create_subprocess_exec(
+        *prefix,
         *(str(clone / ".venv/bin/python"), "-m", "cli", "up", "--data-dir", str(data_dir), *options),
         cwd=clone,
         env=_environment(),
@@ -241,6 +340,8 @@ async def _running(clone: Path, data_dir: Path, *options: str) -> AsyncIterator[
             while not (line := await process.stdout.readline()).startswith(b"Ready"):
                 if not line:
                     raise RuntimeError("`haulage up` ended before it was ready")
+                if lines is not None:
+                    lines.append(line)
         yield psutil.Process(process.pid)
     finally:
         if process.returncode is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import platform
 import subprocess
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -43,8 +43,18 @@ def describe_machine() -> dict[str, object]:
     }
 
 
+_figures_of_runs: dict[str, list[list[Figure]]] = {}
+"""Of each record, what the runs of this process have measured so far."""
+
+
 def publish(system: str, figures: list[Figure]) -> None:
-    """Print the table and what is much worse than the committed record, and write the file."""
+    """Print the table and what is much worse than the committed record, and write the file.
+
+    Of several runs in one process, the record has the medians.
+    """
+    runs = _figures_of_runs.setdefault(system, [])
+    runs.append(figures)
+    figures = build_medians(runs)
     RESULTS.mkdir(exist_ok=True)
     document = {"version": VERSION, "machine": describe_machine(), "figures": [asdict(figure) for figure in figures]}
     (RESULTS / f"{system}.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
@@ -53,8 +63,21 @@ def publish(system: str, figures: list[Figure]) -> None:
         holds = "" if figure.holds is None else ("yes" if figure.holds else "NO")
         table.add_row(figure.name, f"{figure.value:,.2f}", figure.unit, figure.reach, holds)
     Console().print(table)
-    for line in describe_falls(_read_committed(system), figures):
+    for line in describe_falls(read_committed(system), figures):
         print(line)
+
+
+def build_medians(runs: Sequence[Sequence[Figure]]) -> list[Figure]:
+    """Return each figure of the last run with its median over all runs; a reach holds where it does in the median."""
+    if len(runs) == 1:
+        return list(runs[0])
+    merged = []
+    for figure in runs[-1]:
+        same = sorted((each for run in runs for each in run if each.name == figure.name), key=lambda each: each.value)
+        median = same[(len(same) - 1) // 2]
+        values = ", ".join(f"{each.value:,.3g}" for each in same)
+        merged.append(replace(median, how=f"{median.how}; the middle of {len(same)} runs: {values}"))
+    return merged
 
 
 def describe_falls(before: Mapping[str, float], figures: list[Figure]) -> list[str]:
@@ -70,7 +93,7 @@ def describe_falls(before: Mapping[str, float], figures: list[Figure]) -> list[s
     return falls
 
 
-def _read_committed(system: str) -> dict[str, float]:
+def read_committed(system: str) -> dict[str, float]:
     """Return the figures of the committed record, so that a bad run does not become the measure of the next."""
     path = f"HEAD:./{system}.json"
     shown = subprocess.run(["git", "show", path], cwd=RESULTS, capture_output=True, check=False)  # noqa: S607

@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 
 from bench import ping, usage
 from bench.ping import PingCost
-from bench.report import RESULTS, Figure, describe_falls
+from bench.report import RESULTS, Figure, build_medians, describe_falls
 from domain import VERSION
 
 RECORD = json.loads((RESULTS / "foundation.json").read_text())
@@ -58,6 +58,20 @@ def test_a_ratio_that_fell_by_more_than_a_quarter_is_named() -> None:
         "Worse by more than a quarter: slower: 1.40, recorded 2.00",
         "Worse by more than a quarter: more: 1.40, recorded 1.00",
     ]
+
+
+def test_of_several_runs_the_middle_counts() -> None:
+    """Its value, whether it holds, and how it was measured; the values of all are said."""
+    runs = [
+        [Figure("ratio", 0.5, "×", "first", "≥ 1", False), Figure("new in each", 1.0, "s", "a")],
+        [Figure("ratio", 1.2, "×", "second", "≥ 1", True), Figure("new in each", 3.0, "s", "b")],
+        [Figure("ratio", 1.1, "×", "third", "≥ 1", True), Figure("new in each", 2.0, "s", "c")],
+    ]
+
+    assert build_medians(runs[:1]) == runs[0]
+    ratio, seconds = build_medians(runs)
+    assert (ratio.value, ratio.holds, ratio.how) == (1.1, True, "third; the middle of 3 runs: 0.5, 1.1, 1.2")
+    assert seconds.value == 2.0
 
 
 @pytest.mark.parametrize(("ours", "holds"), [([60.0, 90.0, 10.0], True), ([61.0], False)])
