@@ -7,10 +7,12 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+import domain
 from stores import migrate
 
 ROOT = Path(__file__).parents[2]
-VERSION = "0.2.0"
+_MAJOR, _MINOR, _ = domain.VERSION.split(".")
+VERSION = f"{_MAJOR}.{int(_MINOR) + 1}.0"
 REVISION = "rehearsal"
 _MIGRATION = '''"""One more column, which the code before knows nothing of."""
 
@@ -33,9 +35,9 @@ def downgrade() -> None:
     op.execute("ALTER TABLE downloads DROP COLUMN rehearsed")
 '''
 _PROBE = "            progress.sources = await self._probe_sources()\n"
-_CHANGES: Mapping[str, tuple[str, str]] = {
+CHANGES: Mapping[str, tuple[str, str]] = {
     # The version, by which workflows know which steps are new.
-    "domain/__init__.py": ('VERSION = "0.1.0"', f'VERSION = "{VERSION}"'),
+    "domain/__init__.py": (f'VERSION = "{domain.VERSION}"', f'VERSION = "{VERSION}"'),
     # The new column is written, and read with the others.
     "stores/tables/downloads.py": (
         '    __tablename__ = "downloads"\n',
@@ -72,7 +74,7 @@ def build_next_version(folder: Path) -> None:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
-    for name, (before, after) in _CHANGES.items():
+    for name, (before, after) in CHANGES.items():
         text = (folder / name).read_text()
         assert text.count(before) == 1, f"{name} has {text.count(before)} times: {before}"
         (folder / name).write_text(text.replace(before, after))

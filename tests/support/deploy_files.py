@@ -8,8 +8,10 @@ from typing import Any
 
 import yaml
 
+from domain import VERSION
+
 FOLDER = Path(__file__).parents[2] / "deploy"
-OUR_IMAGE = "haulage:0.1.0"
+OUR_IMAGE = f"haulage:{VERSION}"
 
 Tree = dict[str, Any]
 

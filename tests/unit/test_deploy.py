@@ -19,6 +19,7 @@ from temporalio.envconfig import ClientConfigProfile
 import worker
 from cli.__main__ import app
 from dev.embedded import components, flags
+from domain import VERSION
 from infra.settings import Settings
 from infra.stopping import API_STOP_SECONDS, compute_worker_stop_seconds
 from tests.support import deploy_files as deployment
@@ -174,6 +175,19 @@ def test_services_are_bounded_and_watched(name: str) -> None:
     assert {"cpus", "memory"} <= service["deploy"]["resources"]["limits"].keys()
     assert once or service["healthcheck"]["test"]
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+def test_every_file_names_this_version() -> None:
+    """A release changes `domain.VERSION`; this names the files that it also changes."""
+    found = {
+        path.relative_to(ROOT).as_posix(): set(re.findall(r"(?:\bhaulage:|newTag: )(\d+\.[\w.-]*\w)", path.read_text()))
+        for path in deployment.FOLDER.rglob("*")
+        if path.is_file()
+    }
+    naming = {name: versions for name, versions in found.items() if versions}
+
+    assert len(naming) == 6
+    assert {name: versions for name, versions in naming.items() if versions != {VERSION}} == {}
 
 
 def test_images_are_pinned() -> None:

@@ -23,6 +23,15 @@ print(VERSION, migrate.get_head_revision(), migrate.OLDEST_REVISION, *fields)
 """
 
 
+def test_its_version_follows_this_one() -> None:
+    """As numbers, not as texts; and the file that it replaces has the one of today."""
+    ours, following = ([int(part) for part in each.split(".")] for each in (VERSION, next_version.VERSION))
+    assert following > ours
+    assert all(
+        (next_version.ROOT / name).read_text().count(before) == 1 for name, (before, _) in next_version.CHANGES.items()
+    )
+
+
 @pytest.mark.long
 def test_it_has_one_more_migration_one_changed_workflow_and_one_more_field(tmp_path: Path) -> None:
     """Each change is found once in its file; the code works on both revisions, and so does that of today."""
@@ -39,5 +48,4 @@ def test_it_has_one_more_migration_one_changed_workflow_and_one_more_field(tmp_p
     assert shown.stdout.split() == [
         next_version.VERSION, next_version.REVISION, migrate.OLDEST_REVISION, "True", "True",
     ]  # fmt: skip
-    assert next_version.VERSION > VERSION
     assert migrate.get_head_revision() != next_version.REVISION
