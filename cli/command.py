@@ -1,14 +1,4 @@
-"""What commands share: how they run and exit, the API that they talk to, progress on standard error, errors.
-
-Exit codes of every command that talks to an API:
-
-- 0: done as was asked
-- 1: the work was done, and ended in a failure or was cancelled elsewhere; a sentence says why
-- 2: the command or the request was wrong, or the key does not fit; nothing was started
-- 3: the API does not answer
-- 4: a file arrived damaged; nothing was left on disk
-- 130: Ctrl-C
-"""
+"""What commands share: how they run and exit, the API that they talk to, progress on standard error, errors."""
 
 from __future__ import annotations
 
@@ -23,6 +13,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -56,6 +47,21 @@ CONNECT_TIMEOUT_SECONDS = 3.0
 """A wrong address is reported soon; later requests wait longer, as work survives a restart of the API."""
 
 
+class ExitCode(IntEnum):
+    """How every command that talks to an API exits."""
+
+    DONE = 0
+    FAILED = 1
+    """The work was done, and ended in a failure or was cancelled elsewhere; a sentence says why."""
+    REFUSED = 2
+    """The command or the request was wrong, or the key does not fit; nothing was started."""
+    API_UNREACHABLE = 3
+    FILE_DAMAGED = 4
+    """A file arrived damaged; nothing was left on disk."""
+    INTERRUPTED = 130
+    """Ctrl-C."""
+
+
 class StoppedEarly(Exception):
     """The user has stopped the command before it was ready."""
 
@@ -84,7 +90,7 @@ class CommandOutput:
     lines: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     """For people, on standard error."""
-    exit_code: int = 0
+    exit_code: ExitCode = ExitCode.DONE
 
 
 def do_nothing() -> None:
@@ -193,7 +199,7 @@ def load_settings_or_exit() -> settings.Settings:
         return settings.load_settings_from_environment()
     except Fault as fault:
         typer.echo(f"haulage: {fault.record.sentence}", err=True)
-        raise typer.Exit(2) from None
+        raise typer.Exit(ExitCode.REFUSED) from None
 
 
 async def find_api_address_and_key(url: str | None, data_dir: Path, *, as_admin: bool = False) -> ApiAddress:
@@ -238,15 +244,15 @@ def print_error_and_get_exit_code(error: Exception, *, as_json: bool) -> int:
     facts: Mapping[str, Any] = {}
     match error:
         case WorkFailed():
-            code, facts = 1, error.facts
+            code, facts = ExitCode.FAILED, error.facts
         case RequestRefused():
-            code, facts = 2, {"code": error.code, "request_id": error.request_id}
+            code, facts = ExitCode.REFUSED, {"code": error.code, "request_id": error.request_id}
         case ApiUnreachable():
-            code = 3
+            code = ExitCode.API_UNREACHABLE
         case FileDamaged():
-            code = 4
+            code = ExitCode.FILE_DAMAGED
         case _:
-            code = 2
+            code = ExitCode.REFUSED
     sentence = replace_routes_by_commands(str(error))
     if as_json:
         print_line(json.dumps({"error": sentence, **facts}, ensure_ascii=False, default=str))
@@ -306,11 +312,11 @@ def run_and_exit(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            code = runner.run(main) or 0
+            code = runner.run(main) or ExitCode.DONE
     except KeyboardInterrupt:
-        code = 130
+        code = ExitCode.INTERRUPTED
     except BaseException as error:  # noqa: BLE001 (nothing above would handle it)
-        code = 1
+        code = ExitCode.FAILED
         if sentence := _describe_failure(error):
             print_warning(sentence)
         else:

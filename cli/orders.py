@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli import command
-from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, Reason, Who
+from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ExitCode, Reason, Who
 from cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -156,7 +156,9 @@ def status(platform: Number, api: Api = None, data_dir: DataDir = None, as_json:
         faults += await _describe_latest_faults(platform, unswept, seen.sweeps_failed, "sweep=failed")
         is_well = seen.trouble is None and not seen.failed
         lines = (_describe_platform(seen), *faults)
-        return CommandOutput(seen.model_dump(mode="json"), lines, exit_code=0 if is_well else 1)
+        return CommandOutput(
+            seen.model_dump(mode="json"), lines, exit_code=ExitCode.DONE if is_well else ExitCode.FAILED
+        )
 
     run_as_admin(describe_state_and_faults, api, data_dir, as_json=as_json)
 

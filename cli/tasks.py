@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import command
-from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir
+from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir, ExitCode
 from cli.progress import ProgressDisplay
 from haulage.errors import HaulageError, WorkFailed
 
@@ -202,7 +202,7 @@ def work(
         after = await tasks.counts(task_type)
         fields = {"success": after.success - before.success, "failed": after.failed - before.failed}
         line = f"{task_type}: {fields['success']:,} succeeded, {fields['failed']:,} failed"
-        return CommandOutput(fields, (line,), exit_code=1 if fields["failed"] > 0 else 0)
+        return CommandOutput(fields, (line,), exit_code=ExitCode.FAILED if fields["failed"] > 0 else ExitCode.DONE)
 
     run_with_client(run_worker_and_count_results, api, data_dir, as_json, lambda: require_program(program[0]))
 
