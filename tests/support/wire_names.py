@@ -1,6 +1,7 @@
-"""The names that other versions, clients and histories rely on: `python -m tests.support.wire_names` renews the page.
+"""The names that other versions, clients and histories rely on: `python -m tests.support.wire_names` renews the pages.
 
-From the first release on, a line may be added to the page; one that changes or goes breaks what was written before.
+They are in `docs/reference/`, and in `tests/frozen/VERSION/` as they were when a version was released. Until a version
+has its heading in CHANGELOG.md its copies are renewed with the pages; from then on they stay as they are.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import json
 import pkgutil
 import re
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Any, get_args, get_origin
@@ -25,26 +28,32 @@ from temporalio import workflow
 
 import activities
 import domain
+import stores
 import worker
 from activities.orders.slice_attempts import FAILURE_TYPE
 from api.app import ROUTE_GROUPS
 from api.http import openapi
 from cli.__main__ import app
+from cli.command import ExitCode
+from domain.downloads.models import DownloadResult, DownloadState, build_webhook_payload
 from domain.faults import FaultRecord
 from domain.orders.slices import SliceAttemptFailure
 from infra import temporal
 from infra.interceptors import FAULT_TYPE
-from tests.support import observability, settings_reference
+from tests.support import observability, settings_reference, wire_formats
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reference" / "names-on-the-wire.txt"
+REFERENCE = Path("docs/reference")
+FROZEN = Path("tests/frozen")
+NAMES, API = "names-on-the-wire.txt", "openapi.json"
+PAGE = ROOT / REFERENCE / NAMES
 HEAD = """\
 # Names on the wire, written from the code by `python -m tests.support.wire_names`; a test says when they are out of
 # date. Histories, stored objects, clients, dashboards and scripts rely on them. From 0.1.0 on lines are added, and none
 # changes or goes.
 """
 CODE = r"[a-z]+(_[a-z0-9]+)+"
-LAYERS_WITH_CODES = ("domain", "infra", "clients", "stores", "services", "activities", "workflows", "api")
+LAYERS = ("domain", "infra", "clients", "stores", "services", "activities", "workflows", "api")
 WORDS_OF_FAULTS = (
     "fault",
     "fail",
@@ -62,19 +71,6 @@ WORDS_OF_FAULTS = (
 )
 CALLS_WITH_STATUS = {"RequestRejected", "build_problem"}
 """Their first argument is the status, the second the code."""
-
-
-class Placeholder(str):
-    """Stands for an argument in the result of a function that builds a name."""
-
-    __slots__ = ()
-
-    def __format__(self, spec: str) -> str:
-        return str(self)
-
-    def isoformat(self) -> str:
-        """As a day would be."""
-        return self
 
 
 def list_modules(package: ModuleType) -> Iterator[ModuleType]:
@@ -119,7 +115,7 @@ def _list_fields(type_: Any, path: str, around: tuple[Any, ...]) -> Iterator[str
         case (typing.Annotated, args):
             yield from _list_fields(args[0], path, around)
         case (typing.Literal, args):
-            yield f"{path} is {' | '.join(sorted(map(str, args)))}"
+            yield from (f"{path} is {value}" for value in args)
         case (origin, args) if origin in (typing.Union, UnionType):
             for each in args:
                 yield from _list_fields(each, path, around)
@@ -135,7 +131,7 @@ def _list_fields_of_class(type_: Any, path: str, around: tuple[Any, ...]) -> Ite
         return
     fields = _find_fields(type_)
     if issubclass(type_, Enum):
-        yield f"{path} is {' | '.join(sorted(str(each.value) for each in type_))}"
+        yield from (f"{path} is {each.value}" for each in type_)
     elif not fields and type_ is not type(None):
         yield f"{path} is {type_.__name__}"
     for name, field in fields.items():
@@ -160,38 +156,70 @@ def list_failures() -> Iterator[str]:
         yield from _list_fields(detail, f"failure {name}: detail", ())
 
 
-def list_constants_and_formats() -> Iterator[str]:
-    """List what the modules `names` say: queues, kinds of workflows, schedules, and formats of ids and keys."""
+def list_formats() -> Iterator[str]:
+    """List what the modules of names say: queues, kinds of workflows, schedules, and formats of ids and keys."""
     for module in list_modules(domain):
-        if not module.__name__.endswith((".names", "domain.webhooks")):
-            continue
-        for name, value in sorted(vars(module).items()):
-            if name.isupper() and not name.startswith("_") and isinstance(value, str | int | tuple | frozenset):
-                yield f"{module.__name__}.{name} = {sorted(value) if isinstance(value, frozenset) else value!r}"
-            elif name.startswith("build_") and getattr(value, "__module__", "") == module.__name__:
-                yield f"{module.__name__}.{name} → {_call_with_placeholders(value)}"
+        if module.__name__.endswith((".names", "domain.webhooks")):
+            yield from wire_formats.list_constants_and_formats(module)
+    yield from wire_formats.list_ids_of_classes()
+    yield from wire_formats.list_housekeeping_schedules()
 
 
-def _call_with_placeholders(function: Callable[..., Any]) -> str:
-    """Return what a function makes of the names of its arguments; of those with defaults nothing is passed."""
-    parameters = inspect.signature(function).parameters.values()
-    needed = [each for each in parameters if each.default is each.empty]
-    try:
-        return str(function(*(Placeholder(f"{{{each.name}}}") for each in needed)))
-    except (TypeError, ValueError, AttributeError):
-        return f"({', '.join(each.name for each in parameters)})"
+def list_channels() -> Iterator[str]:
+    """List the channels of the database on which processes notify each other."""
+    for module in list_modules(stores):
+        yield from (f"channel {value}" for name, value in vars(module).items() if name.endswith("CHANNEL"))
 
 
-def list_codes() -> Iterator[str]:
-    """List the codes of problems and faults."""
-    yield from (f"code {code}" for code, _ in find_calls_with_codes())
+def list_webhooks() -> Iterator[str]:
+    """List the types of webhooks, with the fields of their data."""
+    fault = FaultRecord(code="failed", message="It failed.")
+    for state in (DownloadState.SUCCEEDED, DownloadState.FAILED, DownloadState.CANCELLED):
+        result = DownloadResult(state=state, fault=fault)
+        yield from _list_webhook(f"download.{state}", build_webhook_payload(wire_formats.SPECS[0], result, 1))
+    [alarm] = [data for call in find_calls("WebhookEvent") if isinstance(data := read_argument(call, "data"), ast.Dict)]
+    for call in find_calls("build_alarm"):
+        yield from _list_webhook(
+            ast.literal_eval(call.args[2]), {ast.literal_eval(key): "" for key in alarm.keys if key}
+        )
+
+
+def _list_webhook(type_: str, data: Mapping[str, Any]) -> Iterator[str]:
+    yield f"webhook {type_}"
+    for name, value in data.items():
+        inner = value if isinstance(value, Mapping) else {}
+        yield from (f"webhook {type_}: {each}" for each in (name, *(f"{name}.{key}" for key in inner)))
+
+
+def find_calls(name: str) -> Iterator[ast.Call]:
+    """Find the calls of a function or class in the layers."""
+    for tree in _parse_layers():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and read_name(node) == name:
+                yield node
+
+
+def read_name(call: ast.Call) -> str:
+    """Return the last part of the name of what is called."""
+    match call.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
+
+
+def read_argument(call: ast.Call, name: str) -> ast.expr | None:
+    """Return an argument that is passed by its name."""
+    return next((each.value for each in call.keywords if each.arg == name), None)
+
+
+@cache
+def _parse_layers() -> list[ast.Module]:
+    return [ast.parse(path.read_text()) for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
 
 
 def find_calls_with_codes() -> Iterator[tuple[str, ast.Call]]:
     """Find the calls in which a fault is made, each with the code that it says."""
-    trees = [
-        ast.parse(path.read_text()) for layer in LAYERS_WITH_CODES for path in sorted((ROOT / layer).rglob("*.py"))
-    ]
+    trees = _parse_layers()
     constants = {name: value for tree in trees for name, value in _find_constants(tree) if re.fullmatch(CODE, value)}
     for tree in trees:
         for node in ast.walk(tree):
@@ -214,7 +242,7 @@ def _find_constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _find_codes(call: ast.Call, constants: Mapping[str, str]) -> Iterator[str]:
-    name = ast.unparse(call.func).rsplit(".", 1)[-1]
+    name = read_name(call)
     makes_fault = any(word in name.lower() for word in WORDS_OF_FAULTS)
     position = 1 if name in CALLS_WITH_STATUS else 0
     given = [
@@ -227,16 +255,10 @@ def _find_codes(call: ast.Call, constants: Mapping[str, str]) -> Iterator[str]:
             yield value
 
 
-def list_api() -> Iterator[str]:
-    """List the routes, and the fields of requests and responses."""
-    document = openapi.build_openapi_document(ROUTE_GROUPS)
+def list_routes(document: Mapping[str, Any]) -> Iterator[str]:
+    """List the routes with the names of their operations; `openapi.json` has all else of them."""
     for path, operations in document["paths"].items():
-        for method, operation in operations.items():
-            inputs = ", ".join(sorted(f"{each['in']} {each['name']}" for each in operation.get("parameters", ())))
-            yield f"{method.upper()} {path}: {operation['operationId']}({inputs})"
-    for name, schema in document["components"]["schemas"].items():
-        for field in schema.get("properties", ()):
-            yield f"json {name}.{field}"
+        yield from (f"{method.upper()} {path}: {each['operationId']}" for method, each in operations.items())
 
 
 def list_commands(group: Any, path: str = "haulage") -> Iterator[str]:
@@ -245,23 +267,53 @@ def list_commands(group: Any, path: str = "haulage") -> Iterator[str]:
         if hasattr(each, "commands"):
             yield from list_commands(each, f"{path} {name}")
         else:
-            options = [option for parameter in each.params for option in (*parameter.opts, *parameter.secondary_opts)]
-            yield f"{path} {name} {' '.join(sorted(options))}".rstrip()
+            yield f"{path} {name}"
+            for parameter in each.params:
+                yield from (f"{path} {name}: {option}" for option in (*parameter.opts, *parameter.secondary_opts))
 
 
-def build_page() -> str:
+def build_pages() -> dict[str, str]:
+    """Return both pages by the names of their files."""
+    document = openapi.build_openapi_document(ROUTE_GROUPS)
+    return {NAMES: build_page(document), API: json.dumps(document, ensure_ascii=False, indent=1) + "\n"}
+
+
+def write_pages(pages: Mapping[str, str], root: Path, version: str) -> None:
+    """Write the pages, and their copies of a version that is not released."""
+    is_open = not is_released(version, (root / "CHANGELOG.md").read_text())
+    for folder in (REFERENCE, FROZEN / version) if is_open else (REFERENCE,):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        for name, text in pages.items():
+            (root / folder / name).write_text(text)
+
+
+def is_released(version: str, changelog: str) -> bool:
+    """Return whether a version has its heading in the CHANGELOG, which comes with its tag."""
+    return re.search(rf"^## \[?{re.escape(version)}\b", changelog, re.MULTILINE) is not None
+
+
+def list_missing_lines(before: str, after: str) -> list[str]:
+    """Return the names of a page of before that a page has no more."""
+    now = set(after.splitlines())
+    return [line for line in before.splitlines() if line and not line.startswith("#") and line not in now]
+
+
+def build_page(document: Mapping[str, Any]) -> str:
     """Return the whole page."""
     sections = {
         "Workflows": list_workflows(),
         "Activities": list_activities(),
         "Types of errors in histories": list_failures(),
-        "Queues, ids, schedules and keys": list_constants_and_formats(),
+        "Queues, ids, schedules and keys": list_formats(),
         "Search attributes": (f"search attribute {each.name}" for each in temporal.SEARCH_ATTRIBUTES),
-        "Codes of problems and faults": list_codes(),
-        "API": list_api(),
+        "Channels of the database": list_channels(),
+        "Webhooks": list_webhooks(),
+        "Codes of problems and faults": (f"code {code}" for code, _ in find_calls_with_codes()),
+        "Routes": list_routes(document),
         "Metrics": (f"metric {observability.name_metric(each)}" for each in observability.list_metrics()),
         "Settings": (f"setting {each.name}" for each in settings_reference.variables()),
         "Commands": list_commands(typer.main.get_command(app)),
+        "Exit codes": (f"exit code {each.value}: {each.name}" for each in ExitCode),
     }
     text = HEAD
     for title, lines in sections.items():
@@ -270,4 +322,4 @@ def build_page() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(build_page())
+    write_pages(build_pages(), ROOT, domain.VERSION)
