@@ -1,12 +1,14 @@
 """Join requests to the jobs of their files in batches.
 
 Requests for one file wait a few milliseconds for each other and join as one batch; one batch of a file is sent at a
-time. Its id makes it safe to send it again when the answer is lost. If the window has closed, the batch goes to the
-next one, and so does each part of it that a full window refuses.
+time, and the next one waits for callers that send request after request. Its id makes it safe to send it again when the
+answer is lost. If the window has closed, the batch goes to the next one, and so does each part of it that a full window
+refuses.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -45,6 +47,8 @@ from workflows.transfers.handle import JobFull, JobOver
 ANSWER_TIMEOUT = timedelta(seconds=5)
 WINDOWS_MAX = 40
 """How many closed windows in a row a batch tries; if all are closed, a clock is wrong."""
+IDLE_SECONDS = 1.0
+"""For how long it is remembered which window a file's requests joined."""
 FULL_WINDOWS_MAX = 4
 """How many windows may refuse a request before the caller gets an error."""
 WINDOW_FULL = "window_full"
@@ -82,8 +86,16 @@ class _JoinBatcher(AbstractBatcher[TargetsWithSameSpec, int]):
         self.window_number = 0
         # How many batches that window had accepted at its last answer; 0 before the first one.
         self.batches = 0
-        # How many requests were in the last batch.
+        # How many requests were in the last batch, when they were answered, and how many came since.
         self.requests_in_last_batch = 0
+        self.answered_at = 0.0
+        self.requests_since_answer = 0
+        self.removal: asyncio.TimerHandle | None = None
+
+    def submit(self, value: TargetsWithSameSpec, weight: int = 1) -> asyncio.Future[int]:
+        """See base class."""
+        self.requests_since_answer += 1
+        return super().submit(value, weight)
 
     def make_fit_check(self) -> Callable[[BatchItem[TargetsWithSameSpec, int]], bool]:
         """See base class. A batch has as many targets and specs as one message carries."""
@@ -103,13 +115,19 @@ class _JoinBatcher(AbstractBatcher[TargetsWithSameSpec, int]):
         return self.weight >= BATCH_TARGETS_MAX
 
     async def wait_for_batch(self) -> None:
-        """See base class."""
-        await self.wait_until_ready(self._compute_pause_before_batch(self))
+        """See base class. After the pause, it waits until as many requests came as the last batch has answered."""
+        until = self.answered_at + joining.compute_time_for_callers_to_return(self.requests_in_last_batch)
+        is_full = await self.wait_until_ready(self._compute_pause_before_batch(self))
+        while not is_full and self.requests_since_answer < self.requests_in_last_batch and time.monotonic() < until:
+            is_full = await self.wait_until_ready(joining.PAUSE_MIN_SECONDS)
 
     async def send_batch(self, batch: list[BatchItem[TargetsWithSameSpec, int]]) -> None:
         """See base class."""
-        self.requests_in_last_batch = len(batch)
-        await self._join(self, batch)
+        try:
+            await self._join(self, batch)
+        finally:
+            self.requests_in_last_batch, self.requests_since_answer = len(batch), 0
+            self.answered_at = time.monotonic()
 
     def on_idle(self) -> None:
         """See base class."""
@@ -138,7 +156,7 @@ class JobJoiner:
                 file,
                 self._compute_pause_before_batch,
                 self._join_requests_and_answer_windows,
-                self._remove_batcher,
+                self._remove_batcher_once_unused,
             )
             self._batchers[file] = batcher
         return await batcher.submit(group, len(group.targets))
@@ -150,16 +168,22 @@ class JobJoiner:
         job_input = self._build_job_input(job).model_copy(update={"retry": retry, **times})
         return await transfers_handle.start_retry_job(self._engine, job_input)
 
-    def _remove_batcher(self, batcher: _JoinBatcher) -> None:
-        del self._batchers[batcher.file]
+    def _remove_batcher_once_unused(self, batcher: _JoinBatcher) -> None:
+        """Remove a batcher some time after its last request: callers that come back meanwhile find its window there."""
+        if batcher.removal is not None:
+            batcher.removal.cancel()
+        loop = asyncio.get_running_loop()
+        batcher.removal = loop.call_later(IDLE_SECONDS, self._remove_batcher_unless_sending, batcher)
+
+    def _remove_batcher_unless_sending(self, batcher: _JoinBatcher) -> None:
+        if batcher.sending is None:  # otherwise it is idle again later
+            del self._batchers[batcher.file]
 
     def _compute_pause_before_batch(self, batcher: _JoinBatcher) -> float:
         end = names.compute_window_end(
             max(batcher.window_number, self._get_current_window_number()), self._settings.window_seconds
         )
-        return joining.compute_pause_within_bounds_by_last_batch_and_time_left(
-            batcher.batches, BATCHES_MAX, end - time.time(), batcher.requests_in_last_batch
-        )
+        return joining.compute_pause_by_batches_and_time_left(batcher.batches, BATCHES_MAX, end - time.time())
 
     async def _join_requests_and_answer_windows(
         self, batcher: _JoinBatcher, requests: list[BatchItem[TargetsWithSameSpec, int]]
@@ -172,13 +196,17 @@ class JobJoiner:
             metrics.TRANSFER_JOINS.labels("failed").inc(sum(request.weight for request in requests))
             raise
         window_numbers = dict(zip(groups, windows, strict=True))
+        joined = refused = 0
         for request in requests:
             window_number = window_numbers[request.value.spec]
-            metrics.TRANSFER_JOINS.labels("window_full" if window_number is None else "joined").inc(request.weight)
             if window_number is None:
+                refused += request.weight
                 request.reject(_build_window_full_fault(self._settings.window_seconds))
             else:
+                joined += request.weight
                 request.resolve(window_number)
+        metrics.TRANSFER_JOINS.labels("joined").inc(joined)
+        metrics.TRANSFER_JOINS.labels("window_full").inc(refused)
 
     async def _join_and_list_window_numbers(
         self, batcher: _JoinBatcher, groups: list[TargetsWithSameSpec]
@@ -316,8 +344,8 @@ def _merge_by_spec(groups: list[TargetsWithSameSpec]) -> dict[TransferSpec, Targ
     """Return the groups of a batch by spec, merging those of the same spec."""
     merged: dict[TransferSpec, TargetsWithSameSpec] = {}
     for group in groups:
-        spec = group.spec
-        if spec not in merged:
-            merged[spec] = TargetsWithSameSpec(spec=spec, file_name=group.file_name, targets=[])
-        merged[spec].targets.extend(group.targets)
+        same = merged.get(group.spec)
+        if same is None:
+            same = merged[group.spec] = TargetsWithSameSpec(spec=group.spec, file_name=group.file_name, targets=[])
+        same.targets.extend(group.targets)
     return merged

@@ -29,9 +29,10 @@ SHARDS_MAX: Final = 1_500
 
 PAUSE_MIN_SECONDS: Final = 0.004
 PAUSE_MAX_SECONDS: Final = 0.25
-REQUEST_PAUSE_SECONDS: Final = 0.0001
-REQUESTS_PAUSE_MAX_SECONDS: Final = 0.04
-"""A batch costs 10 ms of processors whatever its size, therefore many requests make fewer and larger batches."""
+RETURN_SECONDS: Final = 0.0004
+RETURN_MAX_SECONDS: Final = 0.1
+"""A batch costs 10 ms of processors whatever its size. Therefore the next one waits for the callers of the last: so
+long for each of them, and no longer than this for all."""
 
 
 class TargetsWithSameSpec(BaseModel):
@@ -138,10 +139,10 @@ class JobTargetRegistry:
             return False
         registered = self._targets.setdefault(group.spec, {})
         self._file_names.setdefault(group.spec, group.file_name)
-        before = len(registered)
+        before, joined_at = len(registered), now.timestamp()
         for target in group.targets:
             registered.setdefault(target[0], target)
-            self._joined_at.setdefault(target[0], now.timestamp())
+            self._joined_at.setdefault(target[0], joined_at)
         self.targets += len(registered) - before
         return True
 
@@ -217,13 +218,15 @@ def group_shards_by_targets(
         yield group
 
 
-def compute_pause_within_bounds_by_last_batch_and_time_left(
-    batches_used: int, batches_max: int, seconds_left: float, requests_in_last_batch: int
-) -> float:
+def compute_pause_by_batches_and_time_left(batches_used: int, batches_max: int, seconds_left: float) -> float:
     """Return how long to gather requests for the next batch, so that the batches of a job last as long as its window.
 
     Each API process computes this on its own: the more of them share a window, the longer the pauses of each.
     """
     batches_left = max(1, batches_max - batches_used)
-    by_requests = min(REQUESTS_PAUSE_MAX_SECONDS, requests_in_last_batch * REQUEST_PAUSE_SECONDS)
-    return min(PAUSE_MAX_SECONDS, max(PAUSE_MIN_SECONDS, by_requests, seconds_left / batches_left))
+    return min(PAUSE_MAX_SECONDS, max(PAUSE_MIN_SECONDS, seconds_left / batches_left))
+
+
+def compute_time_for_callers_to_return(requests_in_last_batch: int) -> float:
+    """Return how long after the answer to a batch its callers may take to send their next requests."""
+    return min(RETURN_MAX_SECONDS, requests_in_last_batch * RETURN_SECONDS)

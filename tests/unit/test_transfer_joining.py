@@ -183,24 +183,21 @@ def test_a_project_that_cancelled_joins_no_more() -> None:
     assert join_group(registry, batch(1, spec=make_spec(project_id="q")))
 
 
-@given(st.integers(0, 1_500), st.floats(0, 15), st.integers(0, 1_000))
-def test_the_pace_makes_groups_last_as_long_as_the_window(used: int, left: float, crowd: int) -> None:
+@given(st.integers(0, 1_500), st.floats(0, 15))
+def test_the_pace_makes_groups_last_as_long_as_the_window(used: int, left: float) -> None:
     """At that pace no window runs out of groups, unless there are hardly any left."""
-    pause = joining.compute_pause_within_bounds_by_last_batch_and_time_left(used, joining.BATCHES_MAX, left, crowd)
+    pause = joining.compute_pause_by_batches_and_time_left(used, joining.BATCHES_MAX, left)
 
     assert joining.PAUSE_MIN_SECONDS <= pause <= joining.PAUSE_MAX_SECONDS
     if pause < joining.PAUSE_MAX_SECONDS:
         assert left / pause <= max(1, joining.BATCHES_MAX - used) + 1
 
 
-def test_a_crowd_is_gathered_a_little_longer() -> None:
-    """Who comes alone waits as short as the window's pace allows; hundreds at once share larger groups."""
-    pauses = [
-        joining.compute_pause_within_bounds_by_last_batch_and_time_left(0, joining.BATCHES_MAX, 15, crowd)
-        for crowd in (0, 1, 100, 300, 1_000)
-    ]
+def test_many_callers_get_longer_to_return() -> None:
+    """A caller that came alone is not waited for any longer than the window's pace demands."""
+    times = [joining.compute_time_for_callers_to_return(callers) for callers in (0, 1, 100, 1_000)]
 
-    assert pauses == pytest.approx([0.01, 0.01, 0.01, 0.03, 0.04])
+    assert times == pytest.approx([0, 0.0004, 0.04, 0.1])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,11 +15,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from api.transfers import joins
 from api.transfers.joins import JobJoiner
 from api.transfers.requests import BATCH_TARGETS_MAX
-from domain.transfers import names
+from domain.transfers import joining, names
 from domain.transfers.joining import JoinBatch, JoinResult, TargetsWithSameSpec, TransferJobInput
 from domain.transfers.models import FileByBizAppAndPath, TransferSpec
 from infra.settings import Settings
 from services.services import Services
+from tests.support.waiting import eventually
 from workflows.transfers import handle
 from workflows.transfers.handle import JobFull, JobOver
 
@@ -77,6 +79,69 @@ async def test_what_a_full_job_refuses_joins_the_next_window(monkeypatch: pytest
     first = await joiner.join_job(FILE, GROUP)
 
     assert (first, tried) == (501, [500, 501])
+
+
+def record_batches(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[int]]:
+    """Have the engine accept every batch; return the sizes of those that may start a job, and of the others."""
+    starting: list[int] = []
+    following: list[int] = []
+
+    async def start_and_join_job(_engine: Any, _job: TransferJobInput, batch: JoinBatch, *_: Any) -> JoinResult:
+        starting.append(sum(len(group.targets) for group in batch.groups))
+        return JoinResult(batches=1, targets=1)
+
+    async def join_job(_engine: Any, _job_id: str, batch: JoinBatch, *_: Any) -> JoinResult:
+        following.append(sum(len(group.targets) for group in batch.groups))
+        return JoinResult(batches=2, targets=1)
+
+    monkeypatch.setattr(handle, "start_and_join_job", start_and_join_job)
+    monkeypatch.setattr(handle, "join_job", join_job)
+    return starting, following
+
+
+async def test_callers_that_come_back_join_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch costs as much for one request as for hundreds, so the next one waits until all have sent the next."""
+    starting, following = record_batches(monkeypatch)
+    monkeypatch.setattr(joining, "RETURN_SECONDS", 60.0)
+    monkeypatch.setattr(joining, "RETURN_MAX_SECONDS", 60.0)
+    joiner = build_joiner(monkeypatch, SimpleNamespace(now=1_000.0))
+
+    async def call_again_and_again(number: int) -> None:
+        for _ in range(3):
+            await joiner.join_job(FILE, GROUP)
+            await asyncio.sleep(2 * joining.PAUSE_MIN_SECONDS * (number % 2))
+
+    await asyncio.gather(*map(call_again_and_again, range(40)))
+
+    assert (starting, following) == ([40], [40, 40])
+
+
+async def test_callers_that_do_not_come_back_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that they have is counted from their answer."""
+    _, following = record_batches(monkeypatch)
+    joiner = build_joiner(monkeypatch, SimpleNamespace(now=1_000.0))
+    await asyncio.gather(*(joiner.join_job(FILE, GROUP) for _ in range(40)))
+
+    await joiner.join_job(FILE, GROUP)
+
+    assert following == [1]
+
+
+async def test_the_window_of_a_file_is_forgotten_some_time_after_its_last_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until then, the next request joins the job that runs without an attempt to start it."""
+    starting, following = record_batches(monkeypatch)
+    monkeypatch.setattr(joins, "IDLE_SECONDS", 0.05)
+    joiner = build_joiner(monkeypatch, SimpleNamespace(now=1_000.0))
+    await joiner.join_job(FILE, GROUP)
+    batcher = joiner._batchers[FILE]
+
+    await eventually(lambda: not joiner._batchers)
+    await joiner.join_job(FILE, GROUP)
+
+    assert (starting, following) == ([1, 1], [])
+    assert joiner._batchers[FILE] is not batcher
 
 
 @pytest.mark.parametrize(("has_joined", "window"), [(True, 500), (False, 501)])
