@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from http import HTTPStatus
 
 from api.http.auth import build_missing_to_caller_fault
@@ -67,6 +68,9 @@ from stores import projects
 from stores.transfers import jobs, openings, targets
 
 NOTHING_FAILED = "nothing_failed"
+SHARED_BY_REQUESTS_MAX = 1_000
+"""Files and specs that are remembered: tens of thousands of requests name the same ones, and dicts find what is the
+same object without comparing it."""
 RETRIES_MAX = 100
 """The retries of one window's job, including retries of retries."""
 EARLIER_RETRY_SECONDS, EARLIER_RETRY_POLL_SECONDS = 5.0, 0.1
@@ -215,18 +219,16 @@ async def _require_permission_and_join_job(
     call: Call, body: TransferFileRequest, targets: Sequence[tuple[str, str]]
 ) -> tuple[str, list[str]]:
     """Join targets to a job; return the id of the job, and of each target's task, once that is durable."""
-    file = FileByBizAppAndPath(biz_id=body.biz_id, app_id=body.app_id, path=body.full_path)
-    _require_short_job_id(file)
-    spec = TransferSpec(
-        project_id=call.project_id, signature=body.signature, user=body.target_user, folder=body.target_file_dir
-    )
+    file = _build_file_with_short_job_id(body.biz_id, body.app_id, body.full_path)
+    spec = _build_spec(call.project_id, body.signature, body.target_user, body.target_file_dir)
     context = get_transfer_context(call)
     agent_ids = [agent_id for agent_id, _ in targets]
     await context.openings.require_permission(call.project_id, file, spec.user, spec.folder, agent_ids)
     keyed = [(names.compute_target_key(spec, *target), *target) for target in targets]
     group = TargetsWithSameSpec(spec=spec, file_name=body.file_name, targets=keyed)
     job_id, window_number = await _join_in_quota_and_get_window(call, file, group)
-    return job_id, [context.create_task_id(file, window_number, key, call.project_id) for key, _, _ in keyed]
+    job = TransferJobKey(file, window_number)
+    return job_id, [context.create_task_id(job, key, call.project_id) for key, _, _ in keyed]
 
 
 async def _join_in_quota_and_get_window(
@@ -239,7 +241,8 @@ async def _join_in_quota_and_get_window(
         until = names.compute_window_end(window_number, context.window_seconds) + SAVE_SECONDS
         return str(TransferJobKey(file, window_number)), until
 
-    admitted_id, until = build_job_id_and_save_time(names.compute_window_number(time.time(), context.window_seconds))
+    current = names.compute_window_number(time.time(), context.window_seconds)
+    admitted_id, until = build_job_id_and_save_time(current)
     await count_targets_within_quotas(call, admitted_id, targets, until)
     try:
         window_number = await context.joiner.join_job(file, group)
@@ -251,12 +254,16 @@ async def _join_in_quota_and_get_window(
         # ask for during an outage would use up their day.
         release_daily_targets(call, targets)
         raise
+    if window_number == current:
+        return admitted_id, window_number
     job_id, until = build_job_id_and_save_time(window_number)
     call.request.app[OPEN_TRANSFERS].move_targets_to_joined_job(call.project_id, admitted_id, job_id, targets, until)
     return job_id, window_number
 
 
-def _require_short_job_id(file: FileByBizAppAndPath) -> None:
+@lru_cache(SHARED_BY_REQUESTS_MAX)
+def _build_file_with_short_job_id(biz_id: int, app_id: int, path: str) -> FileByBizAppAndPath:
+    file = FileByBizAppAndPath(biz_id=biz_id, app_id=app_id, path=path)
     length = len(str(TransferJobKey(file, 2**names.WINDOW_NUMBER_BITS - 1)).encode())
     if length > JOB_ID_MAX_BYTES:
         raise Invalid(
@@ -264,6 +271,12 @@ def _require_short_job_id(file: FileByBizAppAndPath) -> None:
             f"With this file_path the job's id has {length} bytes; {JOB_ID_MAX_BYTES} are allowed.",
             "Use a shorter path.",
         )
+    return file
+
+
+@lru_cache(SHARED_BY_REQUESTS_MAX)
+def _build_spec(project_id: str, signature: str, user: str, folder: str) -> TransferSpec:
+    return TransferSpec(project_id=project_id, signature=signature, user=user, folder=folder)
 
 
 async def _start_retry_under_free_number(

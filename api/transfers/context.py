@@ -114,9 +114,9 @@ class TransferContext:
         # Requests for one target get different ids: certainly within this process, very likely among several.
         self._salts = itertools.count(secrets.randbelow(_SALTS))
 
-    def create_task_id(self, file: FileByBizAppAndPath, window_number: int, target_key: int, project_id: str) -> str:
+    def create_task_id(self, job: TransferJobKey, target_key: int, project_id: str) -> str:
         """Return a new id for a task."""
-        task = TransferTaskKey(TransferJobKey(file, window_number), target_key, next(self._salts) % _SALTS)
+        task = TransferTaskKey(job, target_key, next(self._salts) % _SALTS)
         return names.format_task_id(task, self._secrets[0], project_id)
 
     def parse_task_id(self, call: Call, task_id: str) -> TransferTaskKey:

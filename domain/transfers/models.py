@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
@@ -20,6 +21,8 @@ USER_MAX_CHARACTERS: Final = 64
 FOLDER_MAX_CHARACTERS: Final = 1_024
 PATH_MAX_CHARACTERS: Final = 200
 FILE_NAME_MAX_CHARACTERS: Final = 255
+TEXTS_REMEMBERED_MAX: Final = 1_000
+"""Texts that a check has passed: tens of thousands of requests hold the same path, folder and user."""
 
 _FOREIGN = re.compile(r"[^!#-\[\]-~]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
@@ -51,6 +54,7 @@ Target = tuple[int, str, str]
 """(key, agent id, container id): a tuple, because requests hold thousands; see `names.compute_target_key`."""
 
 
+@lru_cache(TEXTS_REMEMBERED_MAX)
 def validate_path_without_dots(path: str) -> str:
     """Return the path of a file if it is safe in a URL, an id and a folder.
 
@@ -73,6 +77,7 @@ def build_full_path(path: str, file_name: str) -> str:
     return "/" + "/".join(steps)
 
 
+@lru_cache(TEXTS_REMEMBERED_MAX)
 def validate_file_name(name: str) -> str:
     """Return the name of a file if it is not a path.
 
@@ -109,6 +114,7 @@ def normalize_container_id(container_id: str) -> str:
     return bare
 
 
+@lru_cache(TEXTS_REMEMBERED_MAX)
 def normalize_folder(folder: str) -> str:
     """Return the normalized folder on the target.
 
@@ -131,6 +137,7 @@ def normalize_folder(folder: str) -> str:
     return re.sub(r"/{2,}", "/", folder).rstrip("/") or "/"
 
 
+@lru_cache(TEXTS_REMEMBERED_MAX)
 def validate_visible_text(word: str) -> str:
     """Return a text if it has no invisible characters.
 

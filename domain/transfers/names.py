@@ -76,13 +76,8 @@ def parse_job_id(text: str) -> TransferJobKey | None:
 def format_task_id(task: TransferTaskKey, secret: bytes, project_id: str) -> str:
     """Return the id of a task for callers of the project."""
     file = task.job.file
-    bits = task.job.window_number
-    for value, width in (
-        (task.target_key, KEY_BITS),
-        (task.salt, SALT_BITS),
-        (_compute_check_bits(task, secret, project_id), CHECK_BITS),
-    ):
-        bits = bits << width | value
+    bits = (task.job.window_number << KEY_BITS | task.target_key) << SALT_BITS | task.salt
+    bits = bits << CHECK_BITS | _compute_check_bits(task, secret, project_id)
     return f"{TASK}:{file.biz_id}:{file.app_id}:{file.path}:{_format_uuid(bits)}"
 
 

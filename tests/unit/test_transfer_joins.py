@@ -12,7 +12,7 @@ from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeou
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from api.transfers import joins
+from api.transfers import actions, joins
 from api.transfers.joins import JobJoiner
 from api.transfers.requests import BATCH_TARGETS_MAX
 from domain.transfers import joining, names
@@ -125,6 +125,13 @@ async def test_callers_that_do_not_come_back_are_not_waited_for(monkeypatch: pyt
     await joiner.join_job(FILE, GROUP)
 
     assert following == [1]
+
+
+def test_requests_that_name_one_file_and_spec_share_them() -> None:
+    """Batches of hundreds look both up many times; what is the same object is not compared."""
+    path, folder = "/etc/app.conf", "/data"
+    assert actions._build_file_with_short_job_id(2, 7, path) is actions._build_file_with_short_job_id(2, 7, path)
+    assert actions._build_spec("p", "a", "root", folder) is actions._build_spec("p", "a", "root", folder)
 
 
 async def test_the_window_of_a_file_is_forgotten_some_time_after_its_last_request(
