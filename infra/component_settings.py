@@ -150,7 +150,11 @@ class EngineClientSettings(SettingsGroup):
         description="whether what goes through Temporal is encrypted, by the first key of HAULAGE_SECRETS__PAYLOADS",
     )
     sticky_timeout_seconds: float = Field(default=1.0, gt=0)
-    task_timeout_seconds: float = Field(default=2.0, gt=0)
+    task_timeout_seconds: float = Field(
+        default=5.0,
+        gt=0,
+        description="how long a worker may take over one step of a download or webhook, replaying its history included",
+    )
     graceful_shutdown_seconds: float = Field(default=10.0, ge=0)
     compatible_with: str = Field(
         default="",

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import psutil
 
@@ -69,11 +70,17 @@ def run_on_host(host: str, command: Sequence[str]) -> int:
     """Run a command on a host of the running lab, with this terminal; return its exit code."""
     lab = find_lab()
     found = lab.children(recursive=True) if lab is not None else []
-    firsts = [each for each in found if each.name() == "bash" and each.environ().get("HOST_NAME") == host]
+    firsts = [each for each in found if _is_first_process_of(each, host)]
     if not firsts:
         sys.exit(f"No lab of this folder runs a host {host!r}. `make lab` starts one.")
     target = ["--target", str(firsts[0].pid), "--net", "--mount", "--pid", "--uts", "--ipc"]
     return subprocess.run(["nsenter", *target, "--", *command], check=False).returncode  # noqa: S607
+
+
+def _is_first_process_of(process: psutil.Process, host: str) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.name() == "bash" and process.environ().get("HOST_NAME") == host
+    return False
 
 
 async def connect_machine(bridge: str) -> None:

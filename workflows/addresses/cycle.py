@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from domain.addresses.ordering import CycleStep
     from workflows.activity_calls import ADDRESS_BATCH, ADDRESS_CHANGES
+    from workflows.run_length import is_run_long
 
 
 @workflow.defn(name=names.CYCLE_WORKFLOW)
@@ -57,7 +58,7 @@ class AddressCycle:
             await self._confirm_and_archive_messages_and_count_cycle(
                 plan, EndedCycleToArchive(cycle_id=plan.cycle_id, totals=counts, seconds=seconds)
             )
-            if workflow.info().is_continue_as_new_suggested():
+            if is_run_long():
                 workflow.continue_as_new(CarriedCycleTotals(so_far=self._totals))
 
     @workflow.query

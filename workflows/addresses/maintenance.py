@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from infra import temporal
     from workflows.activity_calls import ADDRESS_BATCH, ADDRESS_CHECK, MODULE_COMPARISON
+    from workflows.run_length import is_run_long
 
 
 @workflow.defn(name=names.INTAKE_WORKFLOW)
@@ -44,7 +45,7 @@ class AddressIntake:
                 f"{self._taken.new:,} messages taken in, {self._taken.repeated:,} delivered again, "
                 f"{self._taken.unreadable:,} in quarantine"
             )
-            if workflow.info().is_continue_as_new_suggested():
+            if is_run_long():
                 workflow.continue_as_new(params.model_copy(update={"taken": self._taken}))
 
     @workflow.query

@@ -35,6 +35,7 @@ with workflow.unsafe.imports_passed_through():
         disable_retry_on_error_types,
         read_fault_note,
     )
+    from workflows.run_length import is_run_long
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -117,7 +118,7 @@ class RangeFetchers:
 
     async def _run_range_fetcher(self, sources: SourcesProbe, waiting: list[PageRange], counts: list[int]) -> None:
         """Run one fetcher: take the next range as long as there is one and the history may grow."""
-        while waiting and not workflow.info().is_continue_as_new_suggested():
+        while waiting and not is_run_long():
             pages = waiting.pop()
             await self._fetch_range(sources, pages, counts[pages.table])
 
@@ -145,7 +146,7 @@ class RangeFetchers:
                 self._publish_rows()
                 # The activity slot is free while this waits.
                 trouble = await self._on_wait(report.wait)
-            if report.done or workflow.info().is_continue_as_new_suggested():
+            if report.done or is_run_long():
                 return
 
     async def _fetch_slice(

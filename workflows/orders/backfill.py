@@ -37,6 +37,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.orders import alarms
     from workflows.orders.handle import build_search_attributes
     from workflows.orders.slice import OrderSliceWorkflow
+    from workflows.run_length import is_run_long
 
 
 _ELSEWHERE_SECONDS = 10
@@ -69,7 +70,7 @@ class OrderBackfillWorkflow:
                 for job, fault in zip(jobs, ended, strict=True):
                     progress = progress.add_slice(job.window, fault)
                 self._set_status_and_show_in_web_ui(progress)
-                if workflow.info().is_continue_as_new_suggested() and not self._unread:
+                if is_run_long() and not self._unread:
                     workflow.continue_as_new(params.model_copy(update={"progress": progress}))
         except (asyncio.CancelledError, ActivityError) as error:
             if not is_cancelled_exception(error):
@@ -169,7 +170,7 @@ class OrderReportWorkflow:
         while self._part.read_to < params.window.end:
             self._part = await self._read_next_part()
             workflow.set_current_details(f"read to {self._part.read_to.isoformat()} of {params.window.end.isoformat()}")
-            if workflow.info().is_continue_as_new_suggested():
+            if is_run_long():
                 workflow.continue_as_new(params.model_copy(update={"so_far": self._part}))
         report = await workflow.execute_activity_method(
             ReportActivities.compare_and_write_report,

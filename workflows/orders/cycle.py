@@ -47,6 +47,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.orders.backfill import OrderBackfillWorkflow
     from workflows.orders.handle import build_search_attributes
     from workflows.orders.slice import OrderSliceWorkflow
+    from workflows.run_length import is_run_long
 
 FAILURES_STOP = 3
 """Consecutive failed slices after which this run stops claiming: the next one tries again in a minute."""
@@ -98,7 +99,7 @@ class OrderCycleWorkflow:
             if self._failures_in_row >= FAILURES_STOP:
                 await self._wait_a_moment_for_slices()
                 return self._set_status_and_show_in_web_ui("slice after slice failed")
-            if workflow.info().is_continue_as_new_suggested():
+            if is_run_long():
                 await self._wait_a_moment_for_slices()
                 workflow.continue_as_new(params.model_copy(update={"continued": True}))
             claimed = await self._measure_skew_and_claim_slices()

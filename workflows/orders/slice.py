@@ -43,6 +43,7 @@ with workflow.unsafe.imports_passed_through():
     from infra import temporal
     from workflows.activity_calls import HEARTBEAT, ONCE, SHORT_ACTIVITY, build_fault
     from workflows.orders import alarms
+    from workflows.run_length import is_run_long
 
 _PRIORITIES = {(SliceReadPurpose.FIRST, LiveOrHistory.LIVE): 2, (SliceReadPurpose.FIRST, LiveOrHistory.HISTORY): 3}
 _READ_AGAIN = 4
@@ -83,7 +84,7 @@ class OrderSliceWorkflow:
                 return await self._record_failure_and_send_alarms(failure.fault)
             if pause:
                 await self._wait_for_next_attempt(pause)
-            if workflow.info().is_continue_as_new_suggested():
+            if is_run_long():
                 so_far = SliceWorkflowState(attempt=self._attempt, ladder=self._ladder, resume_point=self._resume_point)
                 workflow.continue_as_new(params.model_copy(update={"so_far": so_far}))
 

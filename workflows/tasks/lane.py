@@ -22,15 +22,14 @@ with workflow.unsafe.imports_passed_through():
         TaskSearchReply,
     )
     from workflows.activity_calls import PROMPT_ACTIVITY
+    from workflows.run_length import is_run_long
 
 
-RUN_BATCHES_MAX = 1_500
-"""A run continues as new after this many batches; Temporal accepts 2,000 updates of one run."""
 RUN_BATCHES_LIMIT = 1_900
-"""A run that waits for a checkpoint continues as new after this many batches at the latest."""
+"""A run that waits for a checkpoint continues as new after this many batches at the latest: Temporal accepts 2,000."""
 RUN_BYTES_LIMIT = 16_000_000
-RUN_EVENTS_LIMIT = 16_000
-"""So does one with such a history: the engine ends a workflow, and all its tasks with it, at 50 MB or 51,200 events."""
+RUN_EVENTS_LIMIT = 4_000
+"""So does one with such a history: a worker that takes it over has to replay it in time."""
 REPLY_BYTES_MAX = 300_000
 """A lane does not continue as new in a message with more reply bytes: together they must stay below 4 MiB."""
 LEASE_STEP_MS = 250
@@ -102,7 +101,7 @@ class TaskLane:
         """Return when a lease expires or a checkpoint is due; ends of leases are rounded up, to expire many at once."""
         lease_end = self._lane.state.next_lease_end
         times = [] if lease_end is None else [-(-lease_end // LEASE_STEP_MS) * LEASE_STEP_MS]
-        if self._has_run_enough_batches_or_events():
+        if is_run_long():
             # It waits for the checkpoint under way, or until the replies of this moment have been sent.
             times += [] if self._should_delay_next_run_for_checkpoint() else [_get_now_ms() + SOON_MS]
         elif (
@@ -121,15 +120,9 @@ class TaskLane:
     def _is_done(self) -> bool:
         return self._checkpoint is None and self._lane.is_closed_to_creates_and_empty
 
-    def _has_run_enough_batches_or_events(self) -> bool:
-        return self._batches >= RUN_BATCHES_MAX or workflow.info().is_continue_as_new_suggested()
-
     def _should_continue_as_new(self) -> bool:
         """Return whether the run is long, and no checkpoint is under way that it can still wait for."""
-        if (
-            not self._has_run_enough_batches_or_events()
-            or self._lane.get_reply_bytes_sent_at(_get_now_ms()) > REPLY_BYTES_MAX
-        ):
+        if not is_run_long() or self._lane.get_reply_bytes_sent_at(_get_now_ms()) > REPLY_BYTES_MAX:
             return False
         return not self._should_delay_next_run_for_checkpoint()
 
@@ -147,11 +140,7 @@ class TaskLane:
         return LaneInput(type=self._input.type, pos=self._input.pos, rules=rules, carried=self._lane.build_snapshot())
 
     def _is_checkpoint_due(self) -> bool:
-        return (
-            self._checkpoint is None
-            and not self._has_run_enough_batches_or_events()
-            and self._schedule.is_due(self._lane.state, _get_now_ms())
-        )
+        return self._checkpoint is None and not is_run_long() and self._schedule.is_due(self._lane.state, _get_now_ms())
 
     async def _save_checkpoint(self) -> None:
         """Save head and ended tasks, and remove these tasks only after that."""

@@ -20,7 +20,7 @@ from infra import outages, starts
 from infra.starts import SameIdPolicy, WorkflowStart
 from systems.protocol import create_no_schedules
 
-TASK_TIMEOUT: Final = timedelta(seconds=10)
+TASK_TIMEOUT: Final = timedelta(seconds=20)
 """Longer than elsewhere: a worker that takes over a full job replays 1,500 batches, which takes 3 s of a processor."""
 
 _OPEN = QueryRejectCondition.NOT_OPEN
