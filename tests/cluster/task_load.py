@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -17,6 +18,7 @@ from tests.support.task_checker import FINAL, GrantedLease, ReportedResult, Task
 
 TYPE = "lab"
 LEASE_SECONDS = 20
+PAGE_TASKS = 100
 
 
 class TaskLoad:
@@ -48,14 +50,24 @@ class TaskLoad:
 
     async def check(self) -> Verdict:
         """See Load."""
-        listed = await self._insist("GET", "get_task_list", params={"task_type": TYPE, "limit": 10_000})
-        self._notes.found = [(task["task_id"], task["status"]) for task in listed["task_list"]]
+        self._notes.found = [(task["task_id"], task["status"]) async for task in self._list_all_tasks()]
         counted = await self._insist("GET", "get_task_counts_by_type", params={"task_type": TYPE})
         names = ("task_count", "pending", "running", "success", "failed")
         self._notes.counted = {name: counted[name] for name in names}
         lost = len(set(self._notes.created.values()) - dict(self._notes.found).keys())
         wrong = task_checker.list_violations(self._notes)
         return Verdict(len(self._notes.created), lost, len(wrong) - lost, tuple(wrong))
+
+    async def _list_all_tasks(self) -> AsyncIterator[Json]:
+        """Yield every task; `get_task_list` has the newest 2,000 only."""
+        cursor = ""
+        while True:
+            query = {"task_type": TYPE, "limit": PAGE_TASKS, "cursor": cursor}
+            page = await self._insist("GET", "browse_tasks", params=query)
+            for task in page["task_list"]:
+                yield task
+            if not (cursor := page["next_cursor"]):
+                return
 
     async def _create(self, over: asyncio.Event) -> None:
         for number in itertools.count():
