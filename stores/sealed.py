@@ -10,6 +10,7 @@ from typing import Any, Final
 from domain.secrets import SealedText
 from infra.database import Database
 from infra.secrets import SealUnreadableError, SecretSealer
+from stores.keyset import SqlOrderAndAfterCondition
 
 BATCH_ROWS: Final = 500
 
@@ -122,9 +123,10 @@ def reseal_values_in_download_request(sealer: SecretSealer, text: str) -> str | 
 
 
 def _build_select_page_statement(column: SealedColumn) -> str:
+    place = SqlOrderAndAfterCondition((f"{column.key}::text",), is_descending=False)
     return (
         f"SELECT {column.key}::text AS key, {column.column}::text AS value FROM {column.table} "  # noqa: S608 - constants
-        f"WHERE {column.column} IS NOT NULL AND {column.key}::text > $1 ORDER BY {column.key}::text LIMIT $2"
+        f"WHERE {column.column} IS NOT NULL AND {place.format_after_condition('$1')} {place.order_by} LIMIT $2"
     )
 
 

@@ -20,6 +20,7 @@ from infra.address_settings import AddressSettings
 from infra.database import Database
 from stores.addresses import acknowledgements
 from stores.addresses.cycle import OWNED, TOUCHED, WAITS_FOR_PAUSE
+from stores.keyset import SqlOrderAndAfterCondition
 from stores.tables.addresses import build_unfinished_condition
 
 Row: TypeAlias = "asyncpg.Record"
@@ -182,9 +183,11 @@ _IS_GIVEN_UP: Final = f"""
     proc_flag = 'N' AND next_attempt_at IS NOT NULL AND retry_times >= $1
     AND wait_reason ->> 'kind' = '{WaitKind.MISSING}'
     """
+_PLACE: Final = SqlOrderAndAfterCondition(("id",), is_descending=False)
 _GIVEN_UP_SWAPS: Final = f"""
     SELECT {_MESSAGE_COLUMNS} FROM im_infi_addr_sync_log
-    WHERE {build_unfinished_condition(Topic.SWAP)} AND {_IS_GIVEN_UP} AND id > $2 ORDER BY id LIMIT $3
+    WHERE {build_unfinished_condition(Topic.SWAP)} AND {_IS_GIVEN_UP} AND {_PLACE.format_after_condition("$2")}
+    {_PLACE.order_by} LIMIT $3
     """  # noqa: S608 - constants only
 _ALLOW_ONE_MORE_TRY: Final = f"""
     UPDATE im_infi_addr_sync_log SET next_attempt_at = now(), retry_times = $1 - 1
@@ -216,11 +219,12 @@ _LOAD_UNCONFIRMED: Final = f"""
     FROM im_infi_addr_sync_log AS log
     WHERE id = ANY($1::bigint[]) AND proc_flag = 'Y' AND wait_reason ? 'unsure' ORDER BY id
     """  # noqa: S608 - constants only
-_UNCONFIRMED: Final = """
+_UNCONFIRMED: Final = f"""
     SELECT id FROM im_infi_addr_sync_log
-    WHERE proc_flag = 'Y' AND wait_reason ? 'unsure' AND NOT wait_reason -> 'unsure' <@ $1::text::jsonb AND id > $2
-    ORDER BY id LIMIT $3
-    """
+    WHERE proc_flag = 'Y' AND wait_reason ? 'unsure' AND NOT wait_reason -> 'unsure' <@ $1::text::jsonb
+        AND {_PLACE.format_after_condition("$2")}
+    {_PLACE.order_by} LIMIT $3
+    """  # noqa: S608 - constants only
 _CONFIRM_ACK: Final = """
     {0}_ack = coalesce(given.{0}, log.{0}_ack),
     {0}_ack_date = CASE WHEN given.{0} IS NULL THEN log.{0}_ack_date ELSE now() END,

@@ -13,11 +13,14 @@ from sqlmodel import col, select
 from domain.addresses.results import IN_FLIGHT_MODULES, ListedLogicalDelete
 from infra.database import Database
 from stores import keyset
+from stores.keyset import SqlOrderAndAfterCondition
 from stores.tables.addresses import LogicalDelete
 
 _COLUMNS: Final = "address_id, uprn, log_id, od_flag, wfm_flag, ed_flag"
+_PLACE: Final = SqlOrderAndAfterCondition(("address_id",), is_descending=False)
 _PAGE: Final = f"""
-    SELECT {_COLUMNS} FROM addr_logical_deletes WHERE purged_at IS NULL AND address_id > $1 ORDER BY address_id LIMIT $2
+    SELECT {_COLUMNS} FROM addr_logical_deletes WHERE purged_at IS NULL AND {_PLACE.format_after_condition("$1")}
+    {_PLACE.order_by} LIMIT $2
     """  # noqa: S608 - constants only
 _FIND: Final = f"""
     SELECT {_COLUMNS} FROM addr_logical_deletes WHERE purged_at IS NULL AND address_id = ANY($1::bigint[])

@@ -15,6 +15,7 @@ import asyncpg
 from domain.transfers.gse import FailedGseCalls
 from domain.transfers.models import FailureReason, TransferState
 from infra.database import Database
+from stores.keyset import SqlOrderAndAfterCondition
 from stores.transfers.targets import IS_IN_TROUBLE
 
 _FIND = """
@@ -41,15 +42,16 @@ _RETRIES = """
     ) ORDER BY j.id
 """
 # Keys are in the order of the windows, because jobs are inserted in that order.
-_LIST = """
+_PLACE = SqlOrderAndAfterCondition(("j.id",))
+_LIST = f"""
     SELECT j.* FROM transfer_jobs j
-    WHERE j.expires_at > now() AND ($1::bigint IS NULL OR j.id < $1)
+    WHERE j.expires_at > now() AND ($1::bigint IS NULL OR {_PLACE.format_after_condition("$1")})
         AND ($2::text IS NULL OR EXISTS (SELECT FROM transfer_shards s WHERE s.job = j.id AND s.project_id = $2))
         AND strpos(lower(j.job_id), lower($3)) > 0 AND ($4::bool IS NULL OR (j.finished_at IS NOT NULL) = $4)
         AND ($5::text IS NULL OR EXISTS (SELECT FROM transfer_targets t WHERE t.job = j.id AND t.reason = $5))
         AND ($6::timestamptz IS NULL OR j.closes_at >= $6) AND ($7::timestamptz IS NULL OR j.closes_at < $7)
-    ORDER BY j.id DESC LIMIT $8
-"""
+    {_PLACE.order_by} LIMIT $8
+"""  # noqa: S608 - constants only
 _COUNT_STATES = """
     SELECT t.job, t.state, count(*) FROM transfer_targets t
     JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
