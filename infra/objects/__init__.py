@@ -10,10 +10,8 @@ from infra.objects.failures import (
     UploadMissing,
 )
 from infra.objects.records import (
-    MIN_PART_BYTES,
     PART_BYTES,
     PART_TYPE,
-    JoinedObject,
     ListedObject,
     ObjectMetadata,
     OpenUpload,
@@ -25,11 +23,9 @@ from infra.objects.records import (
 from infra.objects.store import ObjectStore
 
 __all__ = [
-    "MIN_PART_BYTES",
     "PART_BYTES",
     "PART_TYPE",
     "BucketMissing",
-    "JoinedObject",
     "ListedObject",
     "ObjectMetadata",
     "ObjectMissing",

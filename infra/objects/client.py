@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import NamedTuple, ParamSpec, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import urllib3
 from minio import Minio
@@ -204,12 +204,6 @@ def begin_upload(minio: Minio, bucket: str, path: str, headers: DictType) -> str
     return minio._create_multipart_upload(bucket, path, headers)
 
 
-def copy_part(minio: Minio, bucket: str, path: str, upload_id: str, number: int, headers: DictType) -> str:
-    """Copy the object that `build_copy_headers` names into a part; return its ETag."""
-    etag, _ = minio._upload_part_copy(bucket, path, upload_id, number, headers)
-    return etag
-
-
 def complete_upload(minio: Minio, bucket: str, path: str, upload_id: str, parts: list[Part]) -> str | None:
     """Make the object appear from these parts; return its ETag, or None where the store reports a failure with 200."""
     return minio._complete_multipart_upload(bucket, path, upload_id, parts).etag
@@ -218,11 +212,6 @@ def complete_upload(minio: Minio, bucket: str, path: str, upload_id: str, parts:
 def abort_upload(minio: Minio, bucket: str, path: str, upload_id: str) -> None:
     """Remove an open upload and its parts."""
     minio._abort_multipart_upload(bucket, path, upload_id)
-
-
-def build_copy_headers(bucket: str, path: str, etag: str) -> DictType:
-    """Return the headers that name the source of a copy, which must still have this ETag."""
-    return {"x-amz-copy-source": quote(f"/{bucket}/{path}"), "x-amz-copy-source-if-match": f'"{etag}"'}
 
 
 def to_object_head(key: str, found: Object) -> ObjectMetadata:

@@ -11,12 +11,6 @@ from datetime import UTC, datetime
 from typing import Protocol
 from urllib.parse import quote
 
-MIN_PART_BYTES = 5 * 1024 * 1024
-"""S3 refuses to complete an upload if any part but the last is smaller."""
-
-MAX_COPY_BYTES = 5 * 1024 * 1024 * 1024
-"""The most that S3 copies into one part."""
-
 MAX_PARTS = 9_999
 """One less than S3 allows: SeaweedFS sorts part 10000 before 1000, and then skips parts when it lists by page."""
 
@@ -48,15 +42,6 @@ class StoredObject:
     size: int
     etag: str
     sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class JoinedObject:
-    """An object that the store joined from others. Its bytes never passed through this process: it has no SHA-256."""
-
-    key: str
-    size: int
-    etag: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +94,6 @@ class OpenUpload:
 class MultipartStore(Protocol):
     """The operations of the store that uploads in parts use."""
 
-    async def head(self, key: str) -> ObjectMetadata | None: ...
-
     async def put(
         self, key: str, data: bytes, *, content_type: str = ..., metadata: Mapping[str, str] = ...
     ) -> StoredObject: ...
@@ -118,8 +101,6 @@ class MultipartStore(Protocol):
     async def begin_upload(self, key: str, *, content_type: str = ..., metadata: Mapping[str, str] = ...) -> str: ...
 
     async def put_part(self, key: str, upload_id: str, number: int, data: bytes) -> SentUploadPart: ...
-
-    async def copy_part(self, key: str, upload_id: str, number: int, source: ObjectMetadata) -> UploadPart: ...
 
     async def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadPart]) -> str: ...
 

@@ -19,7 +19,6 @@ from infra.objects.client import MinioThreadClient
 from infra.objects.failures import ObjectMissing, StoreFailure, UploadMissing
 from infra.objects.records import (
     MAX_PARTS,
-    JoinedObject,
     ListedObject,
     ObjectMetadata,
     OpenUpload,
@@ -192,14 +191,6 @@ class ObjectStore:
         )
         return SentUploadPart(number, len(data), etag, digest)
 
-    async def copy_part(self, key: str, upload_id: str, number: int, source: ObjectMetadata) -> UploadPart:
-        """Copy an object of the store into a part, if it is still the one that `source` describes."""
-        headers = minio_calls.build_copy_headers(self._bucket, self._to_path(source.key), source.etag)
-        etag = await self._client.call_on_thread(
-            source.key, minio_calls.copy_part, self._minio, self._bucket, self._to_path(key), upload_id, number, headers
-        )
-        return UploadPart(number, source.size, etag)
-
     async def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadPart]) -> str:
         """Make the object appear from these parts, in the order of their numbers; return its ETag. Safe to repeat."""
         if not parts:
@@ -228,22 +219,6 @@ class ObjectStore:
             )
         except UploadMissing:
             return
-
-    async def join(
-        self,
-        key: str,
-        sources: Sequence[str],
-        *,
-        content_type: str = OCTETS,
-        metadata: Mapping[str, str] = _NO_METADATA,
-    ) -> JoinedObject:
-        """Make one object of others inside the store; keep the sources.
-
-        Raises:
-            PartTooSmall: A source other than the last has less than 5 MiB.
-            ObjectMissing: A source does not exist.
-        """
-        return await multipart.join(self, key, sources, content_type, metadata)
 
     async def list_open_uploads(self, prefix: str) -> Uploads:
         """Return the uploads under a prefix that are neither completed nor aborted."""

@@ -1,4 +1,4 @@
-"""Streams, uploads in parts and joins on a real S3."""
+"""Streams and uploads in parts on a real S3."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from infra.objects import (
-    MIN_PART_BYTES,
     PART_BYTES,
-    ObjectMissing,
     ObjectStore,
     PartTooSmall,
     StoredObject,
@@ -24,6 +22,7 @@ from infra.objects import (
 )
 
 MIB = 1024 * 1024
+MIN_PART_BYTES = 5 * MIB
 
 
 async def pieces(total: int, size: int) -> AsyncIterator[bytes]:
@@ -191,61 +190,3 @@ async def test_every_open_upload_is_listed(objects: ObjectStore) -> None:
 
     assert sorted(upload.upload_id for upload in listed) == sorted(begun)
     assert {upload.key for upload in listed} == {f"open/{number}" for number in range(400)}
-
-
-async def test_sources_are_joined_inside_the_store(objects: ObjectStore) -> None:
-    """Sources in their order make one object; the last may be small, and all stay."""
-    await objects.put("in/1 ü", b"1" * MIN_PART_BYTES)
-    await objects.put("in/2", b"2" * (MIN_PART_BYTES + 1))
-    await objects.put("in/3", b"3")
-    joined = await objects.join("out", ["in/2", "in/1 ü", "in/3"], content_type="text/csv", metadata={"rows": "3"})
-    head = await objects.head("out")
-
-    assert await objects.get("out") == b"2" * (MIN_PART_BYTES + 1) + b"1" * MIN_PART_BYTES + b"3"
-    assert head is not None
-    assert (joined.size, joined.etag) == (head.size, head.etag)
-    assert (head.content_type, head.metadata) == ("text/csv", {"rows": "3"})
-    assert len(await objects.list("in/")) == 3
-
-
-@pytest.mark.parametrize("content", [b"", b"tiny", b"t" * MIN_PART_BYTES], ids=["empty", "tiny", "5 MiB"])
-async def test_a_single_source_of_any_size_is_joined(objects: ObjectStore, content: bytes) -> None:
-    """The only source is the last one, so no minimum holds."""
-    await objects.put("single", content)
-    joined = await objects.join("out", ["single"])
-
-    assert await objects.get("out") == content
-    assert joined.size == len(content)
-
-
-async def test_a_join_of_small_sources_is_refused_and_leaves_nothing(objects: ObjectStore) -> None:
-    """The refusal names the source, its size and the rule, before anything is begun."""
-    await objects.put("small", b"x" * (MIN_PART_BYTES - 1))
-    await objects.put("large", b"x" * MIN_PART_BYTES)
-    with pytest.raises(PartTooSmall, match=r"'small' has 5,242,879 bytes .* at least 5,242,880 bytes \(5 MiB\)"):
-        await objects.join("out", ["small", "large"])
-
-    assert await objects.head("out") is None
-    assert await objects.list_open_uploads("") == []
-
-
-async def test_a_join_without_its_sources_is_refused(objects: ObjectStore) -> None:
-    """A missing source is named, no source is no join, and nothing is left open."""
-    with pytest.raises(ObjectMissing, match="'gone'"):
-        await objects.join("out", ["gone"])
-    with pytest.raises(ValueError, match="at least one source"):
-        await objects.join("out", [])
-
-    assert await objects.list_open_uploads("") == []
-
-
-async def test_a_source_that_changed_is_not_copied(objects: ObjectStore) -> None:
-    """A part is made of the object that was looked at, or not at all."""
-    await objects.put("source", b"before")
-    seen = await objects.head("source")
-    await objects.put("source", b"after!")
-    upload = await objects.begin_upload("copy")
-    assert seen is not None
-    with pytest.raises(StoreFailure, match="PreconditionFailed"):
-        await objects.copy_part("copy", upload, 1, seen)
-    await objects.abort_upload("copy", upload)
