@@ -20,7 +20,7 @@ from domain.tasks.messages import FINAL, Task, TaskLookup, TaskLookupReply, Task
 from domain.tasks.names import LaneName, TaskId, parse_task_id, split_type_id
 from infra import log, metrics, outages
 from infra.database import Database
-from infra.housekeeping import LONGEST_SECONDS
+from infra.housekeeping import LONGEST_SECONDS, remove_in_batches_within_time
 from services.services import Services
 from stores.tasks import archive, contents, lanes
 from stores.tasks.contents import StoredTextReference
@@ -98,7 +98,7 @@ class TaskHousekeeping:
                 tasks = await remove_expired_tasks(
                     self._database, self._locator, self._archive_retention, activity.heartbeat
                 )
-            texts = await remove_unused_texts(self._database, self._locator, activity.heartbeat)
+            texts = await remove_unused_texts(self._database, self._locator)
         except LANE_ERRORS as error:
             # The next execution continues from here.
             _log.warning("task_housekeeping_interrupted", error=repr(error))
@@ -188,6 +188,7 @@ async def remove_expired_tasks(
 ) -> int:
     """Remove archived tasks that ended longer ago than the retention; return how many. Counts of tasks stay."""
     before = round((datetime.now(UTC) - retention).timestamp() * 1_000)
+    # Not by `remove_in_batches_within_time`: all types share the time, and a batch that lanes still have is no end.
     until = time.monotonic() + LONGEST_SECONDS
     removed = 0
     for type_ in await archive.list_all_types(database):
@@ -217,16 +218,19 @@ async def _remove_tasks_not_in_lanes(database: Database, locator: TextReferenceF
     return len(archived)
 
 
-async def remove_unused_texts(database: Database, locator: TextReferenceFinder, heartbeat: Callable[[], object]) -> int:
+async def remove_unused_texts(database: Database, locator: TextReferenceFinder) -> int:
     """Remove texts that no task refers to, because it was not created or has another text by now; return how many."""
     before = datetime.now(UTC) - UNCHECKED_FOR
-    until = time.monotonic() + LONGEST_SECONDS
-    removed, checked = 0, BATCH
-    while checked >= BATCH and time.monotonic() < until:
-        texts = await contents.list_unchecked_texts(database, before, BATCH)
+    removed = 0
+
+    async def check_batch(limit: int) -> int:
+        """Return how many texts were looked at, as those that are in use are not looked at again."""
+        nonlocal removed
+        texts = await contents.list_unchecked_texts(database, before, limit)
         removed += await _remove_unreferenced_texts(database, locator, texts, before)
-        checked = len(texts)
-        heartbeat()
+        return len(texts)
+
+    await remove_in_batches_within_time(check_batch, BATCH)
     return removed
 
 
