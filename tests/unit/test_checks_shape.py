@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from pathlib import PurePosixPath
+
 import pytest
 
 from checks import shape
 from checks.bounds import Bound, Figure, are_within, render
+from checks.tree import LAYERS, ROOT, read_sources
 
+DECISION = ROOT / "docs" / "adr" / "0020-bounds-of-files-and-lines.md"
 SHORT = "X = 1\n"
 LONG = "X = 1\n" * 401
 
@@ -91,6 +97,25 @@ def test_a_figure_is_held_to_its_bound(value: float, is_within: bool) -> None:
     assert ("OUT OF BOUNDS" in render(figures, bounds)) is ("a.py" in render(figures, bounds)) is not is_within
     assert "bound 100 to 200, target 120 to 150" in render(figures, bounds)
     assert "a.py" in render(figures, bounds, is_complete=True)
+
+
+def test_pages_name_the_bounds() -> None:
+    """The decision and its line in the index: files exactly, lines rounded up to a thousand."""
+    lines = math.ceil(shape.BOUNDS[shape.LINES].most / 1_000) * 1_000
+    named = f"{shape.BOUNDS[shape.FILES].most} files and {lines:,} lines"
+
+    assert named in DECISION.read_text()
+    assert named in (ROOT / "docs" / "README.md").read_text()
+
+
+def test_the_decision_names_every_large_package() -> None:
+    """Those with a sub-package, which no bound holds."""
+    sources = read_sources(*LAYERS)
+    files = Counter(str(PurePosixPath(name).parent) for name in sources)
+    large = [name for name, count in files.items() if count > shape.PACKAGE_FILES_MAX]
+
+    assert large
+    assert [name for name in large if f"`{name}`" not in DECISION.read_text()] == []
 
 
 def test_every_figure_has_a_bound() -> None:
