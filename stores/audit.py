@@ -14,6 +14,7 @@ from infra.database import Database, Session
 from stores import keyset
 from stores.tables.shared import AuditEntry
 
+# Every action of a caller runs the first two, so they go to the driver; lists go through a session: ADR 0019.
 _ADD = """
     INSERT INTO audit_log (project_id, actor, action, path, who, reason, request_id, given)
     VALUES (

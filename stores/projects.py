@@ -17,7 +17,8 @@ from stores.tables.shared import ApiKey, IdempotencyKey, Project
 
 LAST_USED_PRECISION = timedelta(minutes=1)  # a busy key costs a write a minute, not one a request
 
-# Not through the ORM: every request runs these.
+# Each is alone in its transaction and goes to the driver, most of them at every request; what changes projects and keys
+# goes through the session of its caller: ADR 0019.
 _KEY = """
     SELECT k.project_id, k.hash, k.key_right, k.systems, k.expires_at,
         coalesce(k.last_used_at <= now() - $2::interval, true) AS unseen, p.quotas::text,

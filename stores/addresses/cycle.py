@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 import asyncpg
-from sqlalchemy import text
 from sqlmodel import SQLModel
 
 from domain.addresses import ordering
@@ -251,10 +250,10 @@ async def move_done_messages_to_history(database: Database) -> int:
 
 async def delete_expired_rows(database: Database, table: str, kept: timedelta, limit: int) -> int:
     """Delete at most `limit` rows of a table that are past retention, and return their number."""
-    past = f"SELECT ctid FROM {table} WHERE {_EXPIRY_COLUMNS[table]} < now() - CAST(:kept AS interval) LIMIT :batch"  # noqa: S608 - constants only
-    statement = text(f"DELETE FROM {table} WHERE ctid = ANY(ARRAY({past}))")  # noqa: S608 - constants only
-    async with database.session() as session:
-        return (await (await session.connection()).execute(statement, {"kept": kept, "batch": limit})).rowcount
+    past = f"SELECT ctid FROM {table} WHERE {_EXPIRY_COLUMNS[table]} < now() - $1::interval LIMIT $2"  # noqa: S608 - constants only
+    async with database.connection() as connection:
+        status = await connection.execute(f"DELETE FROM {table} WHERE ctid = ANY(ARRAY({past}))", kept, limit)  # noqa: S608 - constants only
+    return int(status.rpartition(" ")[2])
 
 
 UNFINISHED_STATES: Final = tuple(state for state in MessageState if state is not MessageState.DONE)

@@ -320,29 +320,25 @@ async def load_versions_of_orders(database: Database, platform: str, order_ids: 
 _SNAPSHOT: Final = """
 FROM (
     SELECT shop, order_id, modified_at, version, raw FROM orders
-    WHERE platform = :platform AND revision <= :revision {behind}
+    WHERE platform = $1 AND revision <= $2 {behind}
     UNION ALL
     SELECT shop, order_id, modified_at, version, raw FROM order_copies
-    WHERE platform = :platform AND revision <= :revision AND until_revision > :revision {behind}
+    WHERE platform = $1 AND revision <= $2 AND until_revision > $2 {behind}
 ) AS frozen
-WHERE modified_at >= coalesce(:after, '-infinity'::timestamptz)
-    AND modified_at < coalesce(:before, 'infinity'::timestamptz)
+WHERE modified_at >= coalesce($3, '-infinity'::timestamptz) AND modified_at < coalesce($4, 'infinity'::timestamptz)
 """
 _ROW: Final = """
 SELECT shop, order_id, json_build_object(
-    'platform', CAST(:platform AS text), 'shop', shop, 'order_id', order_id,
+    'platform', $1::text, 'shop', shop, 'order_id', order_id,
     'modified_at', to_char(modified_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'version', version,
     'order', raw::json
 )::text AS row
 """
 _PLACE: Final = SqlOrderAndAfterCondition(("shop", "order_id"), is_descending=False)
-_ORDER: Final = f"{_PLACE.order_by} LIMIT :size OFFSET :skipped"
-_BOUND: Final = (bindparam("revision", type_=BigInteger), bindparam("platform", type_=Text))
-_COUNT: Final = text(f"SELECT count(*) {_SNAPSHOT.format(behind='')}").bindparams(*_BOUND)
-_PAGE: Final = text(_ROW + _SNAPSHOT.format(behind="") + _ORDER).bindparams(*_BOUND)
-_PAGE_BEHIND: Final = text(
-    _ROW + _SNAPSHOT.format(behind=f"AND {_PLACE.format_after_condition(':last_shop', ':last_order_id')}") + _ORDER
-).bindparams(*_BOUND)
+_COUNT: Final = f"SELECT count(*) {_SNAPSHOT.format(behind='')}"
+_PAGE: Final = f"{_ROW} {_SNAPSHOT.format(behind='')} {_PLACE.order_by} LIMIT $5 OFFSET $6"
+_BEHIND: Final = f"AND {_PLACE.format_after_condition('$6', '$7')}"
+_PAGE_BEHIND: Final = f"{_ROW} {_SNAPSHOT.format(behind=_BEHIND)} {_PLACE.order_by} LIMIT $5"
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,9 +351,9 @@ class OrderSnapshot:
     before: datetime | None = None
 
     @property
-    def sql_parameters(self) -> dict[str, Any]:
-        """Parameters of the statements."""
-        return {"platform": self.platform, "revision": self.revision, "after": self.after, "before": self.before}
+    def sql_parameters(self) -> tuple[str, int, datetime | None, datetime | None]:
+        """The first parameters of the statements."""
+        return self.platform, self.revision, self.after, self.before
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,8 +367,8 @@ class SnapshotOrder:
 
 
 async def count_snapshot_orders(database: Database, snapshot: OrderSnapshot) -> int:
-    async with database.session() as session:
-        return int((await session.execute(_COUNT, snapshot.sql_parameters)).scalar_one())
+    async with database.connection() as connection:
+        return int(await connection.fetchval(_COUNT, *snapshot.sql_parameters))
 
 
 async def list_snapshot_orders(
@@ -384,9 +380,7 @@ async def list_snapshot_orders(
         skipped: Orders before the first one. Skipping them costs as much as reading them.
         after: Shop and id of the order before the first one, where known, instead: that costs nothing.
     """
-    parameters: dict[str, Any] = {**snapshot.sql_parameters, "size": size, "skipped": 0 if after else skipped}
-    if after:
-        parameters |= {"last_shop": after[0], "last_order_id": after[1]}
-    async with database.session() as session:
-        rows = (await session.execute(_PAGE_BEHIND if after else _PAGE, parameters)).all()
-    return [SnapshotOrder(row.shop, row.order_id, row.row) for row in rows]
+    statement, place = (_PAGE_BEHIND, after) if after else (_PAGE, (skipped,))
+    async with database.connection() as connection:
+        rows = await connection.fetch(statement, *snapshot.sql_parameters, size, *place)
+    return [SnapshotOrder(row["shop"], row["order_id"], row["row"]) for row in rows]

@@ -58,7 +58,7 @@ _REMOVE_OLD_TEXTS = text(
     "WHERE task_contents.task_id = ended.task_id AND ref NOT IN (content, log)"
 ).bindparams(*(bindparam(name, type_=ARRAY(Text)) for name in ("task_ids", "contents", "logs")))
 
-# Requests for ended tasks wait for these, so they go to the driver directly.
+# What is alone in its transaction goes to the driver: ADR 0019.
 _FIND = f"SELECT type, {_NAMES} FROM tasks_archive WHERE task_id = ANY($1::text[])"  # noqa: S608 - a constant
 _FIND_TYPE = "SELECT type FROM tasks_archive WHERE task_id = $1"
 # One range of the index for each status: with several statuses in one query PostgreSQL would sort all their rows.
@@ -75,20 +75,18 @@ _COUNT = """
 
 # The index has the time of creation, not that of the end. The next batch begins, by `since`, where this one stopped: so
 # tasks that were created long ago and ended lately are read once, not by every batch.
-_EXPIRED = text(
-    "SELECT task_id, create_time FROM tasks_archive WHERE type = :type AND status = :status "
-    "AND create_time >= :since AND create_time < :before AND modify_time < :before ORDER BY create_time LIMIT :batch"
-)
+_EXPIRED = """
+    SELECT task_id, create_time FROM tasks_archive WHERE type = $1 AND status = $2
+        AND create_time >= $3 AND create_time < $4 AND modify_time < $4 ORDER BY create_time LIMIT $5
+"""
 _REMOVE = [
     text(f"DELETE FROM {table} WHERE task_id = ANY(:task_ids)").bindparams(  # noqa: S608 - constants
         bindparam("task_ids", type_=ARRAY(Text))
     )
     for table in ("task_contents", "task_keys", "tasks_archive")
 ]
-_TYPES = text("SELECT type FROM task_types ORDER BY type")
-_TEXTS = text("SELECT task_id, content, schedule_log, refs FROM tasks_archive WHERE task_id = ANY(:ids)").bindparams(
-    bindparam("ids", type_=ARRAY(Text))
-)
+_TYPES = "SELECT type FROM task_types ORDER BY type"
+_TEXTS = "SELECT task_id, content, schedule_log, refs FROM tasks_archive WHERE task_id = ANY($1::text[])"
 
 TypeAndTaskId: TypeAlias = tuple[str, str]
 ArchivePlace: TypeAlias = tuple[int, str]
@@ -198,17 +196,17 @@ def _replace_nul(value: str) -> str:
 
 async def list_all_types(database: Database) -> list[str]:
     """Return the names of the types of every project."""
-    async with database.session() as session:
-        return list((await session.execute(_TYPES)).scalars())
+    async with database.connection() as connection:
+        return [row["type"] for row in await connection.fetch(_TYPES)]
 
 
 async def list_expired_archived_tasks(
     database: Database, type_: str, status: int, since: int, before: int, limit: int
 ) -> list[ExpiredArchivedTask]:
     """Return tasks that ended before a time and were created since another, oldest first."""
-    values = {"type": type_, "status": status, "since": since, "before": before, "batch": limit}
-    async with database.session() as session:
-        return [ExpiredArchivedTask(*row) for row in await session.execute(_EXPIRED, values)]
+    async with database.connection() as connection:
+        rows = await connection.fetch(_EXPIRED, type_, status, since, before, limit)
+    return [ExpiredArchivedTask(*row) for row in rows]
 
 
 async def delete_tasks_texts_and_keys(database: Database, task_ids: Sequence[str]) -> None:
@@ -226,6 +224,6 @@ def get_references_of_long_texts(content: str, log: str, flags: int) -> frozense
 
 async def list_text_references(database: Database, task_ids: Sequence[str]) -> dict[str, frozenset[str]]:
     """Return the references to long texts of archived tasks, by task id."""
-    async with database.session() as session:
-        rows = await session.execute(_TEXTS, {"ids": task_ids})
-        return {task_id: get_references_of_long_texts(content, log, flags) for task_id, content, log, flags in rows}
+    async with database.connection() as connection:
+        rows = await connection.fetch(_TEXTS, list(task_ids))
+    return {task_id: get_references_of_long_texts(content, log, flags) for task_id, content, log, flags in rows}

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from sqlalchemy import ARRAY, Text, bindparam, text
-
 from infra.database import Database
 
 # Requests with long texts wait for these two, so they go to the driver directly, many texts at a time.
@@ -29,20 +27,20 @@ _READ = """
     JOIN unnest($1::text[], $2::text[]) AS n (task_id, ref) ON c.task_id = n.task_id AND c.ref = n.ref
 """
 
-_UNCHECKED = text(
-    "SELECT task_id, ref, written_at FROM task_contents WHERE written_at > :since AND written_at < :before "
-    "ORDER BY written_at FETCH FIRST :batch ROWS WITH TIES"
-)
+_UNCHECKED = """
+    SELECT task_id, ref, written_at FROM task_contents WHERE written_at > $1 AND written_at < $2
+    ORDER BY written_at FETCH FIRST $3 ROWS WITH TIES
+"""
 # A text that was written again meanwhile may be about to become its task's.
-_REMOVE = text(
-    "DELETE FROM task_contents USING unnest(:task_ids, :refs) AS unused (task_id, ref) "
-    "WHERE task_contents.task_id = unused.task_id AND task_contents.ref = unused.ref AND written_at < :before"
-).bindparams(bindparam("task_ids", type_=ARRAY(Text)), bindparam("refs", type_=ARRAY(Text)))
-_CHECKED = text("SELECT settled_until FROM task_texts_settled")
-_SET_CHECKED = text(
-    "INSERT INTO task_texts_settled (settled_until) VALUES (:until) "
-    "ON CONFLICT (is_one) DO UPDATE SET settled_until = excluded.settled_until"
-)
+_REMOVE = """
+    DELETE FROM task_contents USING unnest($1::text[], $2::text[]) AS unused (task_id, ref)
+    WHERE task_contents.task_id = unused.task_id AND task_contents.ref = unused.ref AND written_at < $3
+"""
+_CHECKED = "SELECT settled_until FROM task_texts_settled"
+_SET_CHECKED = """
+    INSERT INTO task_texts_settled (settled_until) VALUES ($1)
+    ON CONFLICT (is_one) DO UPDATE SET settled_until = excluded.settled_until
+"""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 # A second claim of a key waits for the first to commit; the read that follows returns what that wrote.
@@ -85,10 +83,9 @@ async def read_texts(database: Database, places: Sequence[tuple[str, str]]) -> d
 
 async def list_unchecked_texts(database: Database, before: datetime, limit: int) -> list[StoredTextReference]:
     """List texts written before a time and not checked yet, oldest first; texts of the last time are never split."""
-    async with database.session() as session:
-        since = (await session.execute(_CHECKED)).scalar() or _EPOCH
-        rows = await session.execute(_UNCHECKED, {"since": since, "before": before, "batch": limit})
-        return [StoredTextReference(*row) for row in rows]
+    async with database.connection() as connection:
+        since = await connection.fetchval(_CHECKED) or _EPOCH
+        return [StoredTextReference(*row) for row in await connection.fetch(_UNCHECKED, since, before, limit)]
 
 
 async def delete_unused_texts(
@@ -100,10 +97,10 @@ async def delete_unused_texts(
         before: Texts that were written again since this time stay: they may be about to become a task's.
         until: When the last text was written that has been checked, whether or not it is removed.
     """
-    values = {"task_ids": [each.task_id for each in unused], "refs": [each.ref for each in unused], "before": before}
-    async with database.session() as session:
-        await session.execute(_REMOVE, values)
-        await session.execute(_SET_CHECKED, {"until": until})
+    task_ids, refs = [each.task_id for each in unused], [each.ref for each in unused]
+    async with database.connection() as connection, connection.transaction():
+        await connection.execute(_REMOVE, task_ids, refs, before)
+        await connection.execute(_SET_CHECKED, until)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from sqlalchemy import ARRAY, Text, bindparam, text
+from sqlalchemy import text
 
 from domain.tasks.activity_models import CheckpointInput, CloseLaneInput, LanePassedByTypeResult
 from domain.tasks.messages import LaneHead, TaskStatus
@@ -135,27 +135,26 @@ _MOVE_RANGE = text(
     "UPDATE task_types SET end_pos = :end, begin_pos = "
     "greatest(begin_pos, (SELECT min(pos) FROM task_heads WHERE task_heads.type = :type)) WHERE type = :type"
 )
-_TOTALS = text("""
+# What follows is alone in its transaction and goes to the driver: ADR 0019.
+_TOTALS: Final = """
     SELECT type, CAST(sum(due) AS bigint) AS due, CAST(sum(pending) AS bigint) AS pending,
         CAST(sum(running) AS bigint) AS running, min(next_order_time) AS next_order_time, count(*) AS lanes,
         CAST(sum(held) AS bigint) AS held, CAST(sum(retries) AS bigint) AS retries,
         CAST(sum(timeouts) AS bigint) AS timeouts
     FROM task_heads GROUP BY type
-""")
-_PAGE = text(
+"""
+_PAGE: Final = (
     f"SELECT {', '.join(OpenLaneRow.__slots__)} FROM task_heads "  # noqa: S608 - constants
-    f"WHERE type = :type AND {_KEYSET.format_after_condition(':after')} {_KEYSET.order_by} LIMIT :limit"
+    f"WHERE type = $1 AND {_KEYSET.format_after_condition('$2')} {_KEYSET.order_by} LIMIT $3"
 )
-_NAMED = text(
-    "SELECT t.type, t.name, h.pos FROM task_types t JOIN task_heads h USING (type) WHERE t.name = ANY(:names)"
-).bindparams(bindparam("names", type_=ARRAY(Text)))
-
-# Holds wait for these two, so they go to the driver directly.
-_FIND_HEADS = """
+_NAMED: Final = (
+    "SELECT t.type, t.name, h.pos FROM task_types t JOIN task_heads h USING (type) WHERE t.name = ANY($1::text[])"
+)
+_FIND_HEADS: Final = """
     SELECT pos, number, next_order_time, next_lease_end, due, pending, running, is_full
     FROM task_heads WHERE type = $1
 """
-_NOTIFY = "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload"
+_NOTIFY: Final = "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload"
 
 
 async def load_heads(database: Database, type_: str) -> dict[int, LaneHead]:
@@ -184,21 +183,20 @@ async def notify_head_listeners(database: Database, payloads: Sequence[str]) -> 
 
 async def list_open_lane_page_plus_one(database: Database, type_: str, after: int, limit: int) -> list[OpenLaneRow]:
     """Return a type's open lanes behind a position, and one more than the limit if another page follows."""
-    async with database.session() as session:
-        rows = await session.execute(_PAGE, {"type": type_, "after": after, "limit": limit + 1})
-        return [OpenLaneRow(*row) for row in rows]
+    async with database.connection() as connection:
+        return [OpenLaneRow(*row) for row in await connection.fetch(_PAGE, type_, after, limit + 1)]
 
 
 async def list_open_lanes_by_name(database: Database, names: Collection[str]) -> list[OpenLane]:
     """Return the open lanes of the types with these names, in all projects."""
-    async with database.session() as session:
-        return [OpenLane(*row) for row in await session.execute(_NAMED, {"names": sorted(names)})]
+    async with database.connection() as connection:
+        return [OpenLane(*row) for row in await connection.fetch(_NAMED, sorted(names))]
 
 
 async def sum_open_lanes_by_type(database: Database) -> list[TaskTypeTotals]:
     """Return totals of each type that has an open lane."""
-    async with database.session() as session:
-        return [TaskTypeTotals(*row) for row in await session.execute(_TOTALS)]
+    async with database.connection() as connection:
+        return [TaskTypeTotals(*row) for row in await connection.fetch(_TOTALS)]
 
 
 async def save_checkpoint(database: Database, checkpoint: CheckpointInput) -> LanePassedByTypeResult:

@@ -183,28 +183,20 @@ async def test_a_lane_that_does_not_answer_keeps_the_tasks_of_its_type_only(data
 @pytest.mark.parametrize(
     ("statement", "values", "index"),
     [
-        (
-            str(archive._EXPIRED),
-            {"type": TYPE, "status": 3, "since": 0, "before": 10**12, "batch": 9},
-            "ix_tasks_archive_type_status",
-        ),
-        (
-            str(contents._UNCHECKED),
-            {"since": BEFORE, "before": BEFORE + timedelta(days=9), "batch": 9},
-            "ix_task_contents_written_at",
-        ),
-        ("DELETE FROM task_contents WHERE task_id = ANY(:ids)", {"ids": ["a", "b"]}, "pk_task_contents"),
-        ("DELETE FROM task_keys WHERE task_id = ANY(:ids)", {"ids": ["a", "b"]}, "ix_task_keys_task_id"),
-        ("DELETE FROM tasks_archive WHERE task_id = ANY(:ids)", {"ids": ["a", "b"]}, "pk_tasks_archive"),
+        (archive._EXPIRED, (TYPE, 3, 0, 10**12, 9), "ix_tasks_archive_type_status"),
+        (contents._UNCHECKED, (BEFORE, BEFORE + timedelta(days=9), 9), "ix_task_contents_written_at"),
+        ("DELETE FROM task_contents WHERE task_id = ANY($1)", (["a", "b"],), "pk_task_contents"),
+        ("DELETE FROM task_keys WHERE task_id = ANY($1)", (["a", "b"],), "ix_task_keys_task_id"),
+        ("DELETE FROM tasks_archive WHERE task_id = ANY($1)", (["a", "b"],), "pk_tasks_archive"),
     ],
 )
 async def test_what_goes_is_found_by_an_index(
-    database: Database, statement: str, values: dict[str, Any], index: str
+    database: Database, statement: str, values: tuple[object, ...], index: str
 ) -> None:
     """Among millions that stay."""
-    async with database.session() as session:
-        await session.execute(text("SET LOCAL enable_seqscan = off"))
-        plan = "\n".join((await session.execute(text(f"EXPLAIN {statement}"), values)).scalars())
+    async with database.connection() as connection, connection.transaction():
+        await connection.execute("SET LOCAL enable_seqscan = off")
+        plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN {statement}", *values))
 
     assert index in plan, plan
     assert "Seq Scan" not in plan
@@ -301,6 +293,6 @@ async def test_a_text_is_looked_at_once(queue: Tasks, monkeypatch: pytest.Monkey
 
     database = queue.worker.services.database
     for _ in range(3):
-        assert await activities.remove_unused_texts(database, FixedReferences(), lambda: None) == 0  # type: ignore[arg-type]
+        assert await ActivityEnvironment().run(activities.remove_unused_texts, database, FixedReferences()) == 0  # type: ignore[arg-type]
     assert sum(asked) == 5
     assert len(await texts(queue)) == 5
