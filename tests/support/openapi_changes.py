@@ -100,9 +100,10 @@ class _DocumentComparison:
         for each in old if side == "request" else new:
             pairs = [(each, other) for other in new] if side == "request" else [(other, each) for other in old]
             found = [list(self._compare_alternative(*pair, side)) for pair in pairs if _have_one_type(*pair, side)]
-            if not found:
+            if found:
+                changes += min(found, key=len)
+            else:
                 changes.append(f" {'cannot' if side == 'request' else 'can'} be {_name_type(each)}")
-            changes += min(found, key=len, default=[])
         return changes
 
     def _compare_alternative(self, before: Json, after: Json, side: Side) -> Iterator[str]:
