@@ -60,7 +60,7 @@ CHROMIUM = Program(
 )
 MARIADB = Program("MariaDB", ("mariadbd",), "mariadb-server", "the module library on MySQL")
 NPM = Program("npm", ("npm",), "npm", "the console's accessibility")
-GO = Program("Go", ("go",), "golang-go", "flowSvr's own SDK, and the schema of Compose")
+GO = Program("Go", ("go",), "golang-go", "flowSvr's own SDK, the schema of Compose, and the workflows of CI")
 GCC = Program("gcc", ("gcc",), "gcc libc6-dev", "the clock of the lab")
 REDIS = Program("Redis", ("redis-server", "valkey-server"), "redis-server", "flowSvr's own SDK")
 SDK = Program("flowSvr's SDK", (), "", "flowSvr's own SDK", "set COMPAT_SDK to a checkout of it")
