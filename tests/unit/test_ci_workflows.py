@@ -1,4 +1,4 @@
-"""The workflows of CI and of releases: valid, and on the versions that are claimed."""
+"""The workflows of CI and of releases: valid, on the versions that are claimed, with the notes of one version."""
 
 from __future__ import annotations
 
@@ -12,13 +12,32 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.release import clients
+from tests.release import clients, notes
 from tests.support.requirements import GO
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 ACTIONLINT = "github.com/rhysd/actionlint@v1.7.12"
 BUILD_SECONDS = 300
+CHANGELOG = """\
+# Changelog
+
+## Unreleased
+
+- Next.
+
+## 0.2.0 · 2027-03-01
+
+Read this first.
+
+### Added
+
+- More.
+
+## 0.1.0 · 2026-12-01
+
+- First.
+"""
 
 
 def read_jobs(name: str) -> dict[str, Any]:
@@ -107,3 +126,23 @@ def test_a_python_that_is_claimed_and_not_found_fails_the_check(
     assert clients.main(["python3.11"]) == 0
     monkeypatch.setattr(clients, "_find_python", str)
     assert clients.main([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "section"),
+    [("0.2.0", "Read this first.\n\n### Added\n\n- More."), ("0.1.0", "- First."), ("0.1", ""), ("0.3.0", "")],
+)
+def test_a_release_has_the_notes_of_its_version_alone(version: str, section: str) -> None:
+    """Also the last section, and none where the version has none."""
+    assert notes.cut_section(CHANGELOG, version) == section
+
+
+def test_a_release_without_notes_ends_before_it_is_published(capsys: pytest.CaptureFixture[str]) -> None:
+    """With a sentence; the workflow stops at the step that fails."""
+    assert notes.main("99.0.0") == 1
+    assert "says nothing below `## 99.0.0`" in capsys.readouterr().err
+    steps = [step.get("run", "") for step in read_jobs("release")["build"]["steps"]]
+    [cutting] = [number for number, run in enumerate(steps) if "-m tests.release.notes" in run]
+    [publishing] = [number for number, run in enumerate(steps) if "gh release create" in run]
+    assert cutting < publishing
+    assert "--notes-file notes.md" in steps[publishing]
