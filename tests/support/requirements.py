@@ -71,7 +71,7 @@ POSTGRES = Program(
     "TLS to PostgreSQL",
 )
 PROMTOOL = Program("Prometheus", ("promtool",), "prometheus", "the alerts' rules")
-PROGRAMS = (LIBREOFFICE, CHROMIUM, MARIADB, NPM, GO, REDIS, SDK, POSTGRES, PROMTOOL)
+PROGRAMS = (LIBREOFFICE, CHROMIUM, MARIADB, NPM, GO, GCC, REDIS, SDK, POSTGRES, PROMTOOL)
 
 
 def list_missing(reasons: Iterable[str]) -> dict[Program, int]:

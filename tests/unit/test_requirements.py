@@ -92,6 +92,12 @@ def test_the_script_of_ci_is_such_a_run(tmp_path: Path) -> None:
     assert steps.read_text().splitlines() == ["CI=1 check", "CI=1 test"]
 
 
+def test_no_program_is_left_out_of_the_last_line() -> None:
+    """Each that a test can ask for is looked for among what was skipped."""
+    programs = {each for each in vars(requirements).values() if isinstance(each, requirements.Program)}
+    assert programs == set(requirements.PROGRAMS)
+
+
 def test_what_no_package_brings_is_said_how_to_get() -> None:
     """flowSvr's SDK is a checkout whose path is given."""
     line = requirements.explain({requirements.REDIS: 2, requirements.SDK: 1})
