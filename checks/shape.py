@@ -46,7 +46,6 @@ SMALL_BY_INTENT: Final = {
     "queues.py": "Every system has one in workflows/: its part of the worker's table.",
     "overview.py": "Every system has one in api/: what the overview counts of it.",
     "quotas.py": "Every system has one in api/: what a project may use of it.",
-    "housekeeping.py": "Every system has one in activities/, which the queue of housekeeping serves.",
 }
 """Small modules that may have one importer: their place is part of the layout that all systems share."""
 

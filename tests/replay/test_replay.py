@@ -25,7 +25,8 @@ HISTORIES = sorted((Path(__file__).parent / "histories").rglob("*.json"))
 
 ADVICE = """
 The commands of {name} have changed. Workflows that run now were started with the old ones and will break, unless:
-  1. the change is guarded: `if workflow.patched("what-changed"): new way, else: old way`; then
+  1. the change is guarded: `if workflow.patched("0.2.0 what it changes"): new way, else: old way`,
+     with the version that brings it; then
   2. `python -m tests.replay.record` records histories of the new way beside those of released versions, which stay; and
   3. `python -m tests.replay.fingerprints` writes the new fingerprint.
 If the recorded histories below still replay and nothing but names changed, step 3 alone is right.
