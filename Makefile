@@ -121,8 +121,8 @@ pages: $(TOOLS) ## write anew what is generated from the code: references, table
 docs: $(DOCS) ## build the documents and the references of API, problems and commands into build/docs/html; fails at a broken link
 	$(BIN)/python -m tests.support.site
 
-bench: $(TOOLS) ## measure; `make bench-foundation` runs one system, SIZE=small is quick, RUNS=3 records the medians of three runs
-	$(BIN)/python -m bench
+bench: $(TOOLS) ## measure; `make bench-foundation` runs one system, SIZE=small is quick, RUNS=3 records the medians of three runs, STRICT=1 fails where a ratio fell by a quarter
+	$(BIN)/python -m bench $(if $(STRICT),--strict)
 
 bench-%: $(TOOLS)
 	$(BIN)/python -m bench $*

@@ -1,4 +1,7 @@
-"""`python -m bench [SYSTEM …]`: measure systems, print their figures, write `bench/results/<system>.json`.
+"""`python -m bench [--strict] [SYSTEM …]`: measure systems, print their figures, write `bench/results/<system>.json`.
+
+With --strict the exit code is 1 if a ratio is worse than its committed record by more than a quarter. That is not the
+default, because machines of another kind have other ratios.
 
 `RUNS=3` measures each three times, and records the medians.
 """
@@ -9,7 +12,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 
-from bench import foundation, payloads
+from bench import foundation, payloads, report
 from bench.addresses import benchmark as addresses
 from bench.downloads import benchmark as downloads
 from bench.excel import benchmark as excel
@@ -29,20 +32,26 @@ BENCHMARKS: dict[str, Callable[[], Awaitable[None]]] = {
     "tasks": tasks.measure,
     "transfers": transfers.measure,
 }
+STRICT = "--strict"
 
 
-async def main(names: list[str]) -> int:
-    """Run the named benchmarks, or all."""
+async def main(arguments: list[str]) -> int:
+    """Run the named benchmarks, or all; return 1 if a ratio fell and --strict is among the arguments."""
+    names = [each for each in arguments if each != STRICT]
     unknown = set(names) - set(BENCHMARKS)
     if unknown:
         print(
             f"There is no bench for {', '.join(sorted(unknown))}. Choose from {', '.join(BENCHMARKS)}.", file=sys.stderr
         )
         return 2
+    suffix = "-small" if os.environ.get("SIZE") == "small" else ""
+    falls = []
     for name in names or BENCHMARKS:
         for _ in range(RUNS):
             await BENCHMARKS[name]()
-    return 0
+        falls += report.find_falls(f"{name}{suffix}")
+    print(f"{len(falls)} ratios are worse than recorded by more than a quarter.")
+    return int(STRICT in arguments and bool(falls))
 
 
 if __name__ == "__main__":

@@ -63,8 +63,14 @@ def publish(system: str, figures: list[Figure]) -> None:
         holds = "" if figure.holds is None else ("yes" if figure.holds else "NO")
         table.add_row(figure.name, f"{figure.value:,.2f}", figure.unit, figure.reach, holds)
     Console().print(table)
-    for line in describe_falls(read_committed(system), figures):
+    for line in find_falls(system):
         print(line)
+
+
+def find_falls(system: str) -> list[str]:
+    """Return a sentence for each ratio of a system's last run that is much worse than its committed record."""
+    figures = [Figure(**each) for each in json.loads((RESULTS / f"{system}.json").read_text())["figures"]]
+    return describe_falls(read_committed(system), figures)
 
 
 def build_medians(runs: Sequence[Sequence[Figure]]) -> list[Figure]:

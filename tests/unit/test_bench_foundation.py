@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,7 +14,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from bench import ping, usage
+from bench import ping, report, usage
+from bench.__main__ import main
 from bench.ping import PingCost
 from bench.report import RESULTS, Figure, build_medians, describe_falls
 from domain import VERSION
@@ -72,6 +74,24 @@ def test_of_several_runs_the_middle_counts() -> None:
     ratio, seconds = build_medians(runs)
     assert (ratio.value, ratio.holds, ratio.how) == (1.1, True, "third; the middle of 3 runs: 0.5, 1.1, 1.2")
     assert seconds.value == 2.0
+
+
+@pytest.mark.parametrize(("arguments", "value", "code"), [(["--strict"], 1.4, 1), (["--strict"], 1.6, 0), ([], 1.4, 0)])
+async def test_a_ratio_that_fell_fails_a_strict_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], value: float, code: int
+) -> None:
+    """Others only say so."""
+
+    async def measure() -> None:
+        report.publish("toys-small", [Figure("ours ÷ theirs", value, "×", "")])
+
+    monkeypatch.setenv("SIZE", "small")
+    monkeypatch.setattr("bench.__main__.BENCHMARKS", {"toys": measure})
+    monkeypatch.setattr(report, "_figures_of_runs", {})
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    monkeypatch.setattr(report, "read_committed", {"toys-small": {"ours ÷ theirs": 2.0}}.get)
+
+    assert await main([*arguments, "toys"]) == code
 
 
 @pytest.mark.parametrize(("ours", "holds"), [([60.0, 90.0, 10.0], True), ([61.0], False)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +30,16 @@ def test_every_system_has_its_worlds() -> None:
     assert played == [
         [f"SYSTEM={system}", "N=300", "SEED=7"] for system in ("downloads", "transfers", "orders", "addresses", "tasks")
     ]
+
+
+def test_a_missing_program_and_a_fallen_ratio_are_failures() -> None:
+    """Tests are run as in CI, and benches strictly; make passes both on."""
+    commands = {step.name: step.command for step in list_steps(1)}
+    assert "CI=1" in commands["tests"]
+    show = ["make", "--no-print-directory", "--eval", "show-ci: ; @echo CI is $$CI", "show-ci", "CI=1"]
+    assert subprocess.check_output(show, cwd=ROOT, text=True) == "CI is 1\n"
+    planned = subprocess.check_output([*commands["small benches"], "--dry-run"], cwd=ROOT, text=True)
+    assert "python -m bench --strict\n" in planned
 
 
 def test_the_table_says_what_failed() -> None:
