@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import typer.main
 
 from cli import command
@@ -95,6 +96,25 @@ def test_the_version_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     """That of the tree, and of the wheel of its clients."""
     assert run(monkeypatch, "--version") == 0
     assert capsys.readouterr().out == f"haulage {VERSION}\n"
+
+
+def test_a_command_that_will_go_says_so_and_works(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On standard error, so that a script that reads what it prints goes on."""
+
+    def show_toys() -> None:
+        """Show toys."""
+        typer.echo("toys")
+
+    monkeypatch.setattr(app, "registered_commands", [*app.registered_commands])
+    app.command(deprecated=True)(show_toys)
+
+    assert run(monkeypatch, "show-toys") == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("toys\n", "DeprecationWarning: The command 'show-toys' is deprecated.\n")
+    assert run(monkeypatch, "show-toys", "--help") == 0
+    assert "(deprecated)" in capsys.readouterr().out
 
 
 def test_a_command_that_is_almost_one_is_a_question(
