@@ -90,7 +90,8 @@ class DatabaseLimiter:
     async def take_all_or_none(self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]) -> list[LimitDecision]:
         """Meet all demands or none; return their verdicts in the same order.
 
-        A holder that has all its slots already repeats a request: that spends nothing.
+        A holder that has all its slots already repeats a request: that spends nothing. A slot that it has is not
+        renewed: the request that took it must be able to return it, even if a repetition hangs.
         """
         keys = [rate.bucket for rate in rates] + [slot.key for slot in slots]
         async with self._begin_with_locked_keys(keys) as (session, now):
@@ -102,11 +103,12 @@ class DatabaseLimiter:
             free = [slot.fits(held[slot.key]) for slot in slots]
             is_met = all(fit) and all(free)
             if is_met:
-                await _save_slot_leases(session, slots, now)
+                new = [slot for slot, was_held in zip(slots, had, strict=True) if not was_held]
+                await _save_slot_leases(session, new, now)
                 if not again:
                     await _save_spending(session, rates, now)
                     _add_requested_amounts_to_spent(spent, rates, now)
-                _add_requested_slots_to_held(held, slots, now)
+                _add_requested_slots_to_held(held, new, now)
         return [
             rate.build_decision(now, spent[rate.bucket], allowed=fits) for rate, fits in zip(rates, fit, strict=True)
         ] + [

@@ -176,6 +176,14 @@ async def test_a_start_that_is_cut_off_leaves_its_slot_free(caller: QuotaCaller)
     assert left == PROJECT.downloads_active - 1
 
 
+async def test_two_starts_of_one_download_that_are_cut_off_leave_its_slot_free(caller: QuotaCaller) -> None:
+    """A request is repeated, with its key, while the first one hangs: neither has begun the download."""
+    late = [caller.api_client.ask("POST", "/toys/late", key=caller.key, json={"task_id": "a"}) for _ in range(2)]
+    assert [reply.status for reply in await asyncio.gather(*late)] == [200, 200]
+    left = parse_quota_header(await caller.submit("b"), "RateLimit")["downloads_active"]["r"]
+    assert left == PROJECT.downloads_active - 1
+
+
 async def test_a_start_that_is_cut_off_leaves_the_slot_of_an_earlier_one_taken(caller: QuotaCaller) -> None:
     """Of two retries at a time, the one that fails must not free the slot of the download that the other started."""
     await caller.submit("a")

@@ -31,7 +31,7 @@ async def spend(
 async def take_slot(
     limiter: DatabaseLimiter, key: str, holder: str, *, limit: int, ttl_seconds: float
 ) -> LimitDecision:
-    """Take a slot if one is free, or extend the one that the holder has."""
+    """Take a slot if one is free, unless the holder has one."""
     [decision] = await limiter.take_all_or_none([], [SlotDemand(key, holder, limit, ttl_seconds)])
     return decision
 
