@@ -88,7 +88,8 @@ def list_warnings(reports: Sequence[WorkbookSizeAndCellChanges]) -> list[str]:
     if plain_links:
         found.append(f"Addresses written as texts, as a sheet has {LINKS_MAX:,} links at most: {plain_links:,}.")
     in_all = reduce(and_, (int(report.empty_places, 16) for report in reports))
-    empty = zip(_list_places(int(reports[0].empty_places, 16)), reports[0].empty_columns, strict=True)
+    # Reports from before `empty_places` have titles without places: none of their columns is named.
+    empty = zip(_list_places(int(reports[0].empty_places, 16)), reports[0].empty_columns, strict=False)
     return found + [
         f"The column “{title}” is empty: no row has a value for it." for place, title in empty if in_all >> place & 1
     ]

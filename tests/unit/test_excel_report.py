@@ -31,6 +31,13 @@ def test_nothing_to_tell() -> None:
     assert list_warnings([build_report(), build_report()]) == []
 
 
+def test_reports_of_an_earlier_version_name_no_empty_column() -> None:
+    """A download that runs during an upgrade has them in its history: an error would be repeated for ever."""
+    old, new = build_report(empty_columns=["A"]), build_report(empty_columns=["A"], empty_places="1")
+
+    assert [list_warnings(each) for each in ([old, old], [old, new], [new, old])] == [[], [], []]
+
+
 def test_titles_of_empty_columns_are_kept_of_the_first_book_only() -> None:
     """The reports of hundreds of books are one message of a workflow, which takes 2 MB."""
     titles = [f"第 {n} 列" for n in range(2_000)]
