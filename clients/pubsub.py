@@ -173,6 +173,8 @@ class PubSubClient:
         return await self._caller.call_with_retries(
             verb,
             lambda: self._post_with_renewed_token(resource, verb, content, timeout_seconds),
+            # While a call waits for a token nothing is sent: if it is cancelled, it was no trial of the breaker.
+            before_sending=self._credentials.fetch_token_if_due,
             repeats=verb not in ("pull", "publish"),
         )
 
@@ -343,6 +345,10 @@ class PubSubCredentials:
             PubSubFailure: There is no token.
         """
         return await self._token.get_or_fetch(refused, self._fetch_token) if self._source else None
+
+    async def fetch_token_if_due(self) -> None:
+        """Fetch a token if the one at hand is not valid; raises PubSubFailure."""
+        await self.get_token()
 
     async def _fetch_token(self) -> TokenAndLifeSeconds:
         if self._source == METADATA:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -165,8 +166,7 @@ class PlatformClient:
 
     async def request_headers(self, path: str, parameters: Mapping[str, str], *, takes_permit: bool) -> HttpResponse:
         """Request a path for the headers of the answer, whatever its status; a busy one may come from a proxy."""
-        if takes_permit:
-            await self._wait_for_permit(self._gate.permits)
+        await self._wait_for_permit(self._gate.permits if takes_permit else None)
         credentials = await self._wait_for_credentials(self._credentials.get_with_access_token())
         answer = await self._send_signed(self.build_address(path), parameters, credentials)
         if answer.status in BUSY_STATUSES:
@@ -217,19 +217,18 @@ class PlatformClient:
 
     async def _request_with_retries(self, request: _Request, credentials: Credentials) -> AnswerWithValues:
         """Repeat a request: one bad answer among many pages must not send a whole window back to its beginning."""
-        return await self._caller.call_with_retries(
-            "request", lambda: self._request_once(request, credentials), is_probe=request.is_probe
-        )
+        send, wait = partial(self._request_once, request, credentials), partial(self._wait_for_permit, request.permits)
+        return await self._caller.call_with_retries("request", send, before_sending=wait, is_probe=request.is_probe)
 
     async def _request_once(self, request: _Request, credentials: Credentials) -> AnswerWithValues:
-        if request.permits is not None:
-            await self._wait_for_permit(request.permits)
         asked_at = datetime.now(UTC) + self.clock_skew
         with self._budget.record_slowest_answer():
             answer = await self._send_signed(request.url, request.parameters, credentials)
         return self._parse_answer(answer, request.reader, asked_at)
 
-    async def _wait_for_permit(self, permits: RequestPermits) -> None:
+    async def _wait_for_permit(self, permits: RequestPermits | None) -> None:
+        if permits is None:
+            return
         if self._budget.seconds_left <= 0:
             raise self._build_time_used_up()
         began = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -78,6 +79,24 @@ async def test_the_clock_is_asked_past_an_open_breaker() -> None:
             await here.read(window)
         here.platform.set(here.platform.market.scenario.model_copy(update={"faults": PlatformFaults()}))
         await here.connector.fetch_platform_time()
+        assert await here.read(window)
+
+
+async def test_a_trial_that_is_cancelled_while_it_waits_for_its_permit_is_left_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing was sent: the platform would get no request for as long as the breaker stays open."""
+    monkeypatch.setattr(permits, "BREAKER_FAILURES", 3)
+    monkeypatch.setattr(permits, "BREAKER_SECONDS", 0.5)
+    async with running_connector(kind="plain", **ORDERS, faults=PlatformFaults(errors=1, only_first=3)) as here:
+        window = here.window(600)
+        with pytest.raises(PlatformBusy):
+            await here.read(window)
+        await asyncio.sleep(0.5)
+        with monkeypatch.context() as patch:
+            patch.setattr(here.limiter, "take_all_or_none", lambda *_: asyncio.Event().wait())
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(here.read(window), 0.05)
         assert await here.read(window)
 
 
