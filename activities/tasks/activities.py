@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -92,16 +93,12 @@ class TaskHousekeeping:
     async def purge_expired_tasks_texts_and_runs(self) -> None:
         """Remove old runs, tasks and texts. Lanes are queried last, because they may not answer."""
         await self._delete_old_lane_runs()
-        tasks = texts = 0
-        try:
-            if self._archive_retention:
-                tasks = await remove_expired_tasks(
-                    self._database, self._locator, self._archive_retention, activity.heartbeat
-                )
-            texts = await remove_unused_texts(self._database, self._locator)
-        except LANE_ERRORS as error:
-            # The next execution continues from here.
-            _log.warning("task_housekeeping_interrupted", error=repr(error))
+        tasks = 0
+        if self._archive_retention:
+            tasks = await remove_expired_tasks(
+                self._database, self._locator, self._archive_retention, activity.heartbeat
+            )
+        texts = await remove_unused_texts(self._database, self._locator)
         if tasks or texts:
             _log.info("tasks_removed", tasks=tasks, texts=texts)
 
@@ -129,6 +126,14 @@ class TaskHousekeeping:
                 raise
 
 
+@dataclass(frozen=True, slots=True)
+class TextReferences:
+    """The references to long texts of each task that exists, by task id, and the tasks whose lanes do not answer."""
+
+    by_task: dict[str, frozenset[str]]
+    unanswered: set[str]
+
+
 class TextReferenceFinder:
     """Finds tasks in open lanes first and then in the archive, so that one archived meanwhile is not missed.
 
@@ -141,20 +146,32 @@ class TextReferenceFinder:
         self._database = database
         self._heartbeat = heartbeat
 
-    async def list_text_references(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
-        """Return the references to long texts of each task that exists, by task id."""
-        found = await self.list_live_text_references(task_ids)
+    async def list_text_references(self, task_ids: Collection[str]) -> TextReferences:
+        """Return the references to long texts of each task that exists, as far as its lane answers."""
+        found, unanswered = dict[str, frozenset[str]](), set[str]()
+        for lane, ids in (await self._group_by_open_lane(task_ids)).items():
+            try:
+                found |= await self._query_lane_text_references(lane, ids)
+            except LANE_ERRORS as error:
+                _log.warning("task_texts_not_checked", type=lane[0], pos=lane[1], error=repr(error))
+                unanswered.update(map(str, ids))
+                self._heartbeat()
         rest = [each for each in task_ids if each not in found]
-        return found | await archive.list_text_references(self._database, rest)
+        return TextReferences(found | await archive.list_text_references(self._database, rest), unanswered)
 
     async def list_live_text_references(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
         """Return the references to long texts of each task that is in a lane, by task id."""
         found: dict[str, frozenset[str]] = {}
         for lane, ids in (await self._group_by_open_lane(task_ids)).items():
-            for at in range(0, len(ids), KEYS_PER_QUERY):
-                async for task in self._query_lane_tasks(lane, [each.key for each in ids[at : at + KEYS_PER_QUERY]]):
-                    task_id = str(TaskId(task.key, split_type_id(lane[0])[1], lane[1]))
-                    found[task_id] = archive.get_references_of_long_texts(task.content, task.log, task.flags)
+            found |= await self._query_lane_text_references(lane, ids)
+        return found
+
+    async def _query_lane_text_references(self, lane: LaneName, ids: Sequence[TaskId]) -> dict[str, frozenset[str]]:
+        found: dict[str, frozenset[str]] = {}
+        for at in range(0, len(ids), KEYS_PER_QUERY):
+            async for task in self._query_lane_tasks(lane, [each.key for each in ids[at : at + KEYS_PER_QUERY]]):
+                task_id = str(TaskId(task.key, split_type_id(lane[0])[1], lane[1]))
+                found[task_id] = archive.get_references_of_long_texts(task.content, task.log, task.flags)
         return found
 
     async def _group_by_open_lane(self, task_ids: Collection[str]) -> dict[LaneName, list[TaskId]]:
@@ -219,7 +236,10 @@ async def _remove_tasks_not_in_lanes(database: Database, locator: TextReferenceF
 
 
 async def remove_unused_texts(database: Database, locator: TextReferenceFinder) -> int:
-    """Remove texts that no task refers to, because it was not created or has another text by now; return how many."""
+    """Remove texts that no task refers to, because it was not created or has another text by now; return how many.
+
+    Those of a lane that does not answer are checked a day later, and hold up no others.
+    """
     before = datetime.now(UTC) - UNCHECKED_FOR
     removed = 0
 
@@ -240,6 +260,11 @@ async def _remove_unreferenced_texts(
     if not texts:
         return 0
     references = await locator.list_text_references({each.task_id for each in texts})
-    unused = [each for each in texts if each.ref not in references.get(each.task_id, ())]
-    await contents.delete_unused_texts(database, unused, before, texts[-1].written_at)
+    unanswered = [each for each in texts if each.task_id in references.unanswered]
+    unused = [
+        each
+        for each in texts
+        if each.task_id not in references.unanswered and each.ref not in references.by_task.get(each.task_id, ())
+    ]
+    await contents.delete_unused_texts(database, unused, unanswered, before, texts[-1].written_at)
     return len(unused)

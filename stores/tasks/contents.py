@@ -1,7 +1,8 @@
 """What is stored before a lane receives a task: its long texts, and the key that its caller chose.
 
 A text has its task's id and a reference. It is written before the task is created, so it may never become a task's.
-Each text is checked once, a day after it was written; one that its task replaces later is removed when the task ends.
+Each text is checked once, a day after it was written, or a day later while its lane does not answer; one that its task
+replaces later is removed when the task ends.
 
 A chosen key is a task id that a caller chose, stored with the id of the task that was created for it.
 """
@@ -35,6 +36,10 @@ _UNCHECKED = """
 _REMOVE = """
     DELETE FROM task_contents USING unnest($1::text[], $2::text[]) AS unused (task_id, ref)
     WHERE task_contents.task_id = unused.task_id AND task_contents.ref = unused.ref AND written_at < $3
+"""
+_POSTPONE = """
+    UPDATE task_contents SET written_at = now() FROM unnest($1::text[], $2::text[]) AS unchecked (task_id, ref)
+    WHERE task_contents.task_id = unchecked.task_id AND task_contents.ref = unchecked.ref
 """
 _CHECKED = "SELECT settled_until FROM task_texts_settled"
 _SET_CHECKED = """
@@ -89,18 +94,27 @@ async def list_unchecked_texts(database: Database, before: datetime, limit: int)
 
 
 async def delete_unused_texts(
-    database: Database, unused: Sequence[StoredTextReference], before: datetime, until: datetime
+    database: Database,
+    unused: Sequence[StoredTextReference],
+    unanswered: Sequence[StoredTextReference],
+    before: datetime,
+    until: datetime,
 ) -> None:
     """Remove texts that no task has, and record how far texts are checked.
 
     Args:
+        unanswered: Texts of which nothing is known: they are checked again as if they were written now.
         before: Texts that were written again since this time stay: they may be about to become a task's.
         until: When the last text was written that has been checked, whether or not it is removed.
     """
-    task_ids, refs = [each.task_id for each in unused], [each.ref for each in unused]
     async with database.connection() as connection, connection.transaction():
-        await connection.execute(_REMOVE, task_ids, refs, before)
+        await connection.execute(_REMOVE, *_split_into_columns(unused), before)
+        await connection.execute(_POSTPONE, *_split_into_columns(unanswered))
         await connection.execute(_SET_CHECKED, until)
+
+
+def _split_into_columns(texts: Sequence[StoredTextReference]) -> tuple[list[str], list[str]]:
+    return [each.task_id for each in texts], [each.ref for each in texts]
 
 
 @dataclass(frozen=True, slots=True)

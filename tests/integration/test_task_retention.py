@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 from sqlalchemy import text
@@ -13,7 +14,7 @@ from temporalio.client import WorkflowQueryFailedError
 from temporalio.testing import ActivityEnvironment
 
 from activities.tasks import activities
-from activities.tasks.activities import TaskHousekeeping
+from activities.tasks.activities import TaskHousekeeping, TextReferenceFinder, TextReferences
 from api.tasks.storage import LongTextStore, derive_text_reference
 from domain.tasks.messages import Task, TaskFlags, TaskStatus
 from domain.tasks.names import TaskId
@@ -21,7 +22,7 @@ from infra.database import Database
 from infra.settings import Settings
 from stores.tasks import archive, contents
 from tests.support.lanes import NAME, TYPE, add_type, new_key
-from tests.support.tasks import FAILED, SUCCESS, Json, Tasks, good, running_tasks
+from tests.support.tasks import FAILED, SUCCESS, Tasks, good, running_tasks
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -287,12 +288,34 @@ async def test_a_text_is_looked_at_once(queue: Tasks, monkeypatch: pytest.Monkey
     asked: list[int] = []
 
     class FixedReferences:
-        async def list_text_references(self, task_ids: set[str]) -> Json:
+        async def list_text_references(self, task_ids: set[str]) -> TextReferences:
             asked.append(len(task_ids))
-            return {task_id: {derive_text_reference(LONG)} for task_id in task_ids}
+            return TextReferences({task_id: frozenset({derive_text_reference(LONG)}) for task_id in task_ids}, set())
 
     database = queue.worker.services.database
     for _ in range(3):
         assert await ActivityEnvironment().run(activities.remove_unused_texts, database, FixedReferences()) == 0  # type: ignore[arg-type]
     assert sum(asked) == 5
     assert len(await texts(queue)) == 5
+
+
+async def test_a_lane_that_does_not_answer_keeps_its_own_texts_only(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unused texts of all others stayed behind it; its own are checked a day later, and none in use is removed."""
+    monkeypatch.setattr(activities, "BATCH", 1)
+    await add_type(database)
+    silent, gone = (str(TaskId(new_key(), NAME, pos)) for pos in (1, 77))
+    for task_id in (silent, gone):
+        await LongTextStore(database).write_and_get_reference(task_id, LONG)
+        await rows(database, "UPDATE task_contents SET written_at = written_at - interval '2 days'")
+    lane = MagicMock()
+    lane.get_workflow_handle.return_value.query = AsyncMock(side_effect=WorkflowQueryFailedError("it does not go on"))
+    finder = TextReferenceFinder(lane, database, lambda: None)
+
+    assert await activities.remove_unused_texts(database, finder, lambda: None) == 1
+    assert await rows(database, "SELECT task_id FROM task_contents") == [(silent,)]
+
+    await rows(database, "UPDATE task_contents SET written_at = written_at - interval '2 days'")
+    lane.get_workflow_handle.return_value.query = AsyncMock(return_value=MagicMock(tasks=[None]))
+    assert await activities.remove_unused_texts(database, finder, lambda: None) == 1
