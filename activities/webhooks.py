@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -30,10 +30,11 @@ from domain.webhooks import (
 from infra import heartbeats, log, metrics
 from infra.database import Database
 from infra.housekeeping import remove_in_batches_within_time
-from infra.secrets import SecretSealer
+from infra.secrets import SealUnreadableError, SecretSealer
 from infra.settings import WebhookSettings
 from services.services import Services
 from stores import audit, projects, webhooks
+from stores.tables.shared import Delivery
 
 PURGE_BATCH = 1_000
 EXCERPT_BYTES = 4096
@@ -53,11 +54,13 @@ class WebhookActivities:
     @activity.defn(name="webhook_save_delivery")
     async def insert_delivery_or_make_pending(self, delivery: WebhookDeliveryInput) -> DeliveryState:
         """Insert the delivery, or make it pending again; return its state."""
-        # The event may have waited in a history while `haulage reseal` passed over the rows. What no key of this worker
-        # opens is tried again, as nothing else has the event: another worker may have the key, or it is put back.
-        url = self._sealer.reseal(delivery.url) or delivery.url
-        delivery = delivery.model_copy(update={"url": url})
-        state = await webhooks.insert_or_reset_delivery(self._database, delivery, self._sealer.open(url))
+        clear_url: str | None = None
+        # What no key opens is saved all the same: nothing else has the event, and its attempts say what is wrong.
+        with suppress(SealUnreadableError):
+            # The event may have waited in a history while `haulage reseal` passed over the rows.
+            url = self._sealer.reseal(delivery.url) or delivery.url
+            delivery, clear_url = delivery.model_copy(update={"url": url}), self._sealer.open(url)
+        state = await webhooks.insert_or_reset_delivery(self._database, delivery, clear_url)
         if state is DeliveryState.DISABLED:
             metrics.WEBHOOKS_ENDED.labels(state).inc()
         return state
@@ -80,11 +83,8 @@ class WebhookActivities:
         if delivery.state == DeliveryState.DISABLED and not attempt.redelivery:
             metrics.WEBHOOKS_ENDED.labels(DeliveryState.DISABLED).inc()
             return DeliveryStateAfterAttempt(state=DeliveryState.DISABLED, number=attempt.number - 1)
-        secrets = await webhooks.load_or_create_signing_secrets(self._database, self._sealer, delivery.project_id)
-        now, began = datetime.now(UTC), time.perf_counter()
-        url, body = self._sealer.open(SealedText(token=delivery.url)), delivery.body.encode()
-        headers = build_signed_headers(delivery.delivery_id, now, body, secrets)
-        response = await self._post_once_without_retry(url, body, headers, now)
+        began = time.perf_counter()
+        response = await self._open_seals_and_post(delivery)
         seconds = time.perf_counter() - began
         pauses = self._settings.retry_pauses_seconds
         progress = decide_state_and_pause_after_attempt(attempt.number, response, pauses, random.random())
@@ -115,10 +115,17 @@ class WebhookActivities:
         )
         return progress
 
-    async def _post_once_without_retry(
-        self, url: str, body: bytes, headers: Mapping[str, str], now: datetime
-    ) -> ReceiverResponse:
-        """Post once, without a retry; return the response, or the error if the receiver cannot be reached."""
+    async def _open_seals_and_post(self, delivery: Delivery) -> ReceiverResponse:
+        """Post the event once, without a retry; return the response, or the error if there is none."""
+        now, body = datetime.now(UTC), delivery.body.encode()
+        try:
+            secrets = await webhooks.load_or_create_signing_secrets(self._database, self._sealer, delivery.project_id)
+            url = self._sealer.open(SealedText(token=delivery.url))
+        except SealUnreadableError as error:
+            # Another worker may have the key, or it is put back before the last attempt.
+            log.get(__name__).error("webhook_seal_unreadable", delivery_id=delivery.delivery_id, error=str(error))
+            return ReceiverResponse(error=f"Nothing was sent to the receiver. {error}")
+        headers = build_signed_headers(delivery.delivery_id, now, body, secrets)
         try:
             answer = await self._http.post_and_read_excerpt(
                 url,

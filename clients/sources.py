@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,13 +13,21 @@ from typing import Protocol, TypeVar
 
 from clients.http import BUSY_STATUSES, GuardedClient, HttpResponse, WaitBeforeReadingBeyondSize, parse_retry_after
 from domain import egress
+from domain.downloads.models import DownloadSpec
 from domain.downloads.pages import LARGE_BYTES
-from domain.downloads.retries import TIMEOUTS_MAX, PageAttempts, PageRetryRules, RetryWait
+from domain.downloads.retries import (
+    TIMEOUTS_MAX,
+    PageAttempts,
+    PageRetryRules,
+    RetryWait,
+    build_wait_for_sealing_key,
+)
 from domain.faults import SourceFault
 from domain.redaction import SecretRedactor
 from infra import log, metrics
 from infra.limits import HostRequestLimiter
 from infra.objects import ObjectMissing, ObjectStore
+from infra.secrets import SEAL_UNREADABLE, SealUnreadableError, SecretSealer
 from infra.settings import DownloadSettings
 
 SAID_MAX_BYTES = 300
@@ -123,6 +132,25 @@ class RetryLater(Exception):
     def __init__(self, wait: RetryWait) -> None:
         self.wait = wait
         super().__init__(f"in {wait.seconds:g} s")
+
+
+def open_source_address(
+    sealer: SecretSealer, spec: DownloadSpec, failed_tries: Sequence[PageAttempts] = ()
+) -> tuple[str, dict[str, str]]:
+    """Return the address and the headers of the source of a table.
+
+    Raises:
+        RetryLater: No key of this worker opens them. Another worker may have the key, or it is put back.
+        ValueError: It has none.
+    """
+    if spec.source_url is None:
+        raise ValueError(f"download {spec.task_id} has neither a source URL nor rows of its own")
+    try:
+        headers = json.loads(sealer.open(spec.source_headers)) if spec.source_headers else {}
+        return sealer.open(spec.source_url), headers
+    except SealUnreadableError as error:
+        log.get(__name__).error("source_seal_unreadable", task_id=spec.task_id, error=str(error))
+        raise RetryLater(build_wait_for_sealing_key(SEAL_UNREADABLE, spec.table, failed_tries)) from error
 
 
 class RetryingPageReader:

@@ -9,13 +9,21 @@ from typing import Final
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
-from domain.faults import Conflict, Invalid
+from domain.faults import Conflict, FaultRecord, Invalid
 from domain.secrets import SealedText
 from infra.settings import SecretSettings
 
 TOKEN_BYTES: Final = 16
 BLOCK_TOKENS: Final = 256
 """Tokens of one call to the system's random source, which costs more than a token."""
+
+
+SEAL_UNREADABLE: Final = FaultRecord(
+    code="seal_unreadable",
+    message="No key in HAULAGE_SECRETS__SEAL opens a value that this needs, such as an address.",
+    hint="Have the operator put the key that made it back at the end of the list, or send a new request.",
+    retryable=True,
+)
 
 
 class SealUnreadableError(Exception):
@@ -76,11 +84,7 @@ def refuse_unreadable_seals() -> Iterator[None]:
     try:
         yield
     except SealUnreadableError:
-        raise Conflict(
-            "seal_unreadable",
-            "No key in HAULAGE_SECRETS__SEAL opens a value that this needs, such as an address.",
-            "Have the operator put the key that made it back at the end of the list, or send a new request.",
-        ) from None
+        raise Conflict(SEAL_UNREADABLE.code, SEAL_UNREADABLE.message, SEAL_UNREADABLE.hint) from None
 
 
 def create_random_token() -> str:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from sqlalchemy import ColumnElement, case, delete, update
 from sqlalchemy.dialects.postgresql import insert
@@ -31,17 +32,22 @@ from stores.tables.shared import Delivery, DeliveryAttempt, Project, WebhookSecr
 
 ACTIVE_SECRETS_MAX = 5
 """Each active secret adds a signature to the header of every attempt."""
+UNREADABLE_RECEIVER: Final = "an address that no key opens"
+"""Stored in place of host and port."""
 
 
-async def insert_or_reset_delivery(database: Database, delivery: WebhookDeliveryInput, clear_url: str) -> DeliveryState:
+async def insert_or_reset_delivery(
+    database: Database, delivery: WebhookDeliveryInput, clear_url: str | None
+) -> DeliveryState:
     """Insert a delivery, or make an existing one pending again; return its state.
 
     The state is disabled if the receiver last answered 410, unless a user asked for this redelivery.
 
     Args:
-        clear_url: The address of the receiver, of which only a hash and the host are stored in clear.
+        clear_url: The address of the receiver, of which only a hash and the host are stored in clear; None if no key
+            opens it. Such a delivery does not know what the same address answered to others.
     """
-    now, endpoint = datetime.now(UTC), _hash_endpoint(delivery.project_id, clear_url)
+    now, endpoint = datetime.now(UTC), _hash_endpoint(delivery.project_id, clear_url or delivery.url.token)
     async with database.session() as session:
         disabled_at = None if delivery.redelivery else await _find_time_of_disabling(session, endpoint)
         disabled = disabled_at is not None
@@ -62,7 +68,7 @@ async def insert_or_reset_delivery(database: Database, delivery: WebhookDelivery
             event_type=delivery.event.type,
             body=delivery.event.body.decode(),
             url=delivery.url.token,  # sealed
-            receiver=str(egress.parse_url(clear_url)),  # host and port, which lists show
+            receiver=str(egress.parse_url(clear_url)) if clear_url else UNREADABLE_RECEIVER,  # lists show it
             endpoint=endpoint,  # finds what the same address last answered to another delivery
             created_at=now,
             pending_since=now,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -19,7 +18,14 @@ from temporalio.service import RPCError
 from activities.downloads import assembly, books, probing, small_files
 from activities.downloads.fetching import SLOW_PAGE_SECONDS, RangeFetcher
 from activities.downloads.stager import BookRenderingStager, RangeStager, load_ledger_and_tail
-from clients.sources import SLOT_HELD_MAX_SECONDS, RequestRowsAsSinglePage, RetryingPageReader, RetryLater, SourceClient
+from clients.sources import (
+    SLOT_HELD_MAX_SECONDS,
+    RequestRowsAsSinglePage,
+    RetryingPageReader,
+    RetryLater,
+    SourceClient,
+    open_source_address,
+)
 from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import (
     AssembleInput,
@@ -36,7 +42,7 @@ from domain.downloads.activity_models import (
     TableProbe,
 )
 from domain.downloads.models import DownloadSpec, DownloadState, RangeFetcherProgress, StoredFile
-from domain.downloads.retries import RUN_ENDED_FAULT
+from domain.downloads.retries import RUN_ENDED_FAULT, PageAttempts
 from domain.downloads.staging import RenderedSegment, StagedPartsInvalid, StagedRowsTooOld
 from domain.redaction import SecretRedactor
 from infra import log, metrics, outages
@@ -102,7 +108,10 @@ class DownloadActivities:
             with _convert_missing_to_staging_error():
                 stager = await self._load_ledger_and_build_stager(fetch)
                 stagers.append(stager)
-                source = self._build_page_reader_of_source_or_inline_rows(spec)
+                try:
+                    source = self._build_page_reader_of_source_or_inline_rows(spec, fetch.tries)
+                except RetryLater as later:
+                    return FetchRangeResult(number=number, rows=stager.rows, done=False, wait=later.wait)
                 with source.redact_faults_and_release_slot():
                     report = await RangeFetcher(source, stager, fetch).fetch_and_stage_until(
                         deadline=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
@@ -207,19 +216,14 @@ class DownloadActivities:
         return RangeStager(self._objects, fetch, ledger, gathered)
 
     def _build_page_reader_of_source_or_inline_rows(
-        self, spec: DownloadSpec, pause_max_seconds: float = SLOT_HELD_MAX_SECONDS
+        self, spec: DownloadSpec, tries: Sequence[PageAttempts] = (), pause_max_seconds: float = SLOT_HELD_MAX_SECONDS
     ) -> RetryingPageReader:
-        """Open the source of a download, or the rows that were sent with it."""
+        """Open the source of a download, or the rows that were sent with it; raises RetryLater."""
         services, settings = self._services, self._services.settings.downloads
         if spec.inline_key is not None:
             inline = RequestRowsAsSinglePage(services.objects, spec.inline_key)
             return RetryingPageReader(settings, inline, pause_max_seconds=pause_max_seconds)
-        if spec.source_url is None:
-            raise ValueError(f"download {spec.task_id} has neither a source URL nor rows of its own")
-        sealed = spec.source_headers
-        # What no key of this worker opens is tried again: another worker may have the key, or it is put back.
-        headers: dict[str, str] = json.loads(services.sealer.open(sealed)) if sealed else {}
-        url = services.sealer.open(spec.source_url)
+        url, headers = open_source_address(services.sealer, spec, tries)
         pages = SourceClient(services.http, services.gate, settings, url, headers, self._large_pages)
         redactor = SecretRedactor(url, headers)
         return RetryingPageReader(settings, pages, spec.first_page, redactor, spec.table, pause_max_seconds)
@@ -229,7 +233,7 @@ class DownloadActivities:
         drawing = spec.drawing.tables[table] if spec.drawing is not None else None
         of_table = spec.build_table_spec(table)
         return await probing.probe_table(
-            self._build_page_reader_of_source_or_inline_rows(of_table),
+            self._build_page_reader_of_source_or_inline_rows(of_table, request.tries),
             of_table,
             drawing,
             more,

@@ -20,7 +20,7 @@ from api.http.routes import Call, RouteAccess
 from api.pauses import SYSTEM_PAUSED
 from api.webhooks import WebhookDeliveryResponse
 from domain.downloads import names
-from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadState
+from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadState, SealedRequestValues
 from domain.faults import Conflict, Invalid, Paused
 from domain.webhooks import DELIVERY_ID_PATTERN, WebhookEventSubject
 from infra import outages
@@ -117,7 +117,8 @@ async def _cancel_run_and_read_status(call: Call, task_id: str) -> DownloadRespo
 async def _signal_waiting_run_or_start_new_run(call: Call, spec: DownloadSpec) -> None:
     """Signal the run if it still waits for a retry; otherwise start a new run."""
     try:
-        await _get_workflow_handle(call, spec.task_id).signal(names.RETRY)
+        stored = SealedRequestValues.model_validate(spec, from_attributes=True)
+        await _get_workflow_handle(call, spec.task_id).signal(names.RETRY, stored)
     except RPCError as error:
         if not outages.is_workflow_or_schedule_missing(error):
             raise

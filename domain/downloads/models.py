@@ -65,6 +65,15 @@ class TableSource(BaseModel):
     inline_key: str | None = None
 
 
+class SealedRequestValues(BaseModel):
+    """The fields of a download's request with sealed values, which `haulage reseal` seals anew."""
+
+    source_url: SealedText | None = None
+    source_headers: SealedText | None = None
+    callback: SealedText | None = None
+    tables: list[TableSource] = []
+
+
 class DownloadSpec(BaseModel):
     """What to export and how: a checked request, with its secrets sealed."""
 

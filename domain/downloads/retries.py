@@ -124,6 +124,14 @@ class RetryWait(BaseModel):
     seconds: float
 
 
+def build_wait_for_sealing_key(fault: FaultRecord, table: int, known: Sequence[PageAttempts]) -> RetryWait:
+    """Build the wait of a table that nothing can be requested for, as no key opens the address of its source."""
+    no_tries = PageAttempts(table=table, page=0, page_size=0)
+    tries = next((each for each in known if each.request_key == no_tries.request_key), no_tries)
+    seconds = min(2.0 ** min(tries.waits, 10), BUSY_PAUSE_MAX_SECONDS)
+    return RetryWait(tries=tries.model_copy(update={"waits": tries.waits + 1, "fault": fault}), seconds=seconds)
+
+
 def is_timeout(fault: SourceFault) -> bool:
     """Return whether the answer timed out, which fewer rows may mend."""
     return fault.record.code == "source_timeout"

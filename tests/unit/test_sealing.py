@@ -9,6 +9,7 @@ import os
 import pkgutil
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
@@ -16,15 +17,24 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import Column, MetaData, Table, Text
 from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import ActivityEnvironment
 
 from activities.webhooks import WebhookActivities
 from api import webhooks
 from api.downloads import actions
 from api.downloads.context import DownloadPath
+from clients.sources import RetryLater, open_source_address
 from domain.downloads.models import DownloadSpec, DownloadState, TableSource
+from domain.downloads.retries import PageAttempts, replace_request_attempts
 from domain.faults import Conflict
 from domain.secrets import SealedText
-from domain.webhooks import DeliveryState, WebhookDeliveryInput, WebhookEvent, WebhookEventSubject
+from domain.webhooks import (
+    DeliveryState,
+    WebhookAttemptInput,
+    WebhookDeliveryInput,
+    WebhookEvent,
+    WebhookEventSubject,
+)
 from infra.database import TableRow
 from infra.secrets import SealUnreadableError, SecretSealer
 from infra.settings import SecretSettings, WebhookSettings
@@ -130,8 +140,12 @@ async def test_a_redelivery_and_a_retry_carry_no_old_seal(monkeypatch: pytest.Mo
         return
     await webhooks.redeliver_webhook(call, "prj_1", owner, MESSAGE)
     await actions.retry_download(call, DownloadPath(task_id=DOWNLOAD))
+    run.signal.side_effect = None
+    await actions.retry_download(call, DownloadPath(task_id=DOWNLOAD))
 
     assert [new.open(begun[0].url), new.open(begun[1].source_url)] == ["http://receiver", "http://source"]
+    # Also a run that waits for the retry gets it: its own input has the seal of an old key.
+    assert new.open(run.signal.await_args.args[1].source_url) == "http://source"
 
 
 async def test_what_waited_in_a_history_is_saved_without_an_old_seal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,11 +167,63 @@ async def test_what_waited_in_a_history_is_saved_without_an_old_seal(monkeypatch
     assert make_sealer(NEW).open(save.await_args.args[1].url) == "http://receiver"
     assert save.await_args.args[2] == "http://receiver"
 
-    # A worker that misses the key fails in a way that is tried again: nothing else has the event.
+    # What no key opens is saved, too: nothing else has the event, and its attempts end with the reason.
     activities = WebhookActivities(MagicMock(), MagicMock(), make_sealer(NEW), WebhookSettings())
-    with pytest.raises(SealUnreadableError):
-        await activities.insert_delivery_or_make_pending(delivery)
-    assert save.await_count == 1
+    await activities.insert_delivery_or_make_pending(delivery)
+    assert save.await_args.args[1:] == (delivery, None)
+
+
+@pytest.mark.parametrize("unreadable", ["address", "signing secret"])
+async def test_attempts_without_a_key_end_as_attempts_without_a_receiver_do(
+    unreadable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were repeated for ever, and no list showed why."""
+    sealer, url = make_sealer(NEW), make_sealer(OLD if unreadable == "address" else NEW).seal("http://receiver").token
+    delivery = SimpleNamespace(
+        delivery_id=MESSAGE,
+        project_id="prj_1",
+        url=url,
+        body="{}",
+        state="pending",
+        receiver="r",
+        pending_since=datetime.now(UTC),
+        event_type="a.b",
+        attempts=8,
+    )
+    secrets = AsyncMock(side_effect=None if unreadable == "address" else SealUnreadableError("No key opens it."))
+    save = AsyncMock()
+    monkeypatch.setattr("stores.webhooks.load_delivery_to_attempt", AsyncMock(return_value=delivery))
+    monkeypatch.setattr("stores.webhooks.load_or_create_signing_secrets", secrets)
+    monkeypatch.setattr("stores.webhooks.save_attempt_and_update_delivery", save)
+    settings = WebhookSettings()
+    activities = WebhookActivities(MagicMock(), MagicMock(), sealer, settings)
+    last = len(settings.retry_pauses_seconds) + 1
+    first, final = [
+        await ActivityEnvironment().run(
+            activities.attempt_delivery, WebhookAttemptInput(delivery_id=MESSAGE, number=number)
+        )
+        for number in (1, last)
+    ]
+
+    assert (first.state, final.state) == (DeliveryState.PENDING, DeliveryState.FAILED)
+    assert str(final.error).startswith("Nothing was sent to the receiver. No key ")
+    assert [call.args[4] for call in save.await_args_list] == [first, final]
+
+
+def test_a_source_whose_address_no_key_opens_is_waited_for_with_the_reason() -> None:
+    """The status shows it, and if the time of the download ends, so does its fault; another worker may have the key."""
+    url, tries = make_sealer(OLD).seal("http://source"), list[PageAttempts]()
+    spec = DownloadSpec(task_id=DOWNLOAD, project_id="p", file_name="f", source_url=url)
+    for seconds in (1.0, 2.0, 4.0):
+        with pytest.raises(RetryLater) as later:
+            open_source_address(make_sealer(NEW), spec, tries)
+        assert later.value.wait.seconds == seconds
+        tries = replace_request_attempts(tries, later.value.wait.tries)
+
+    [waited] = tries
+    assert waited.fault is not None
+    assert (waited.total_attempts, waited.fault.code) == (3, "seal_unreadable")
+    assert open_source_address(make_sealer(NEW, OLD), spec, tries) == ("http://source", {})
 
 
 def list_marked_columns(metadata: MetaData) -> set[tuple[str, str]]:

@@ -25,11 +25,12 @@ from domain.downloads.activity_models import (
     SourcesProbe,
     TableProbe,
 )
-from domain.downloads.models import DownloadResult, DownloadSpec, DownloadState, StoredFile
+from domain.downloads.models import DownloadResult, DownloadSpec, DownloadState, SealedRequestValues, StoredFile
 from domain.downloads.plan import SourceExtent
 from domain.downloads.retries import PageAttempts, RetryWait
 from domain.downloads.shape import TableShape
 from domain.faults import FaultRecord
+from domain.secrets import SealedText
 from infra import temporal
 from infra.interceptors import FAULT_TYPE
 from tests.support.waiting import eventually
@@ -53,6 +54,7 @@ class Steps:
         self._answers = list(probes)
         self.wait = wait
         self.probes: list[int] = []
+        self.specs: list[DownloadSpec] = []
         self.ends: list[DownloadState] = []
         self.discards = 0
         self.hung = False
@@ -65,6 +67,7 @@ class Steps:
     async def probe(self, ask: ProbeInput) -> ProbedSourcesOrWaitOrFile:
         """Answer as the test says."""
         self.probes.append(ask.processings)
+        self.specs.append(ask.spec)
         await self.may_probe.wait()
         return self._answers.pop(0)()
 
@@ -194,4 +197,18 @@ async def test_a_retry_of_what_took_too_long_probes_the_source_again(namespace: 
         outcome = await handle.result()
 
     assert outcome.state is DownloadState.SUCCEEDED
+    assert steps.probes == [1, 2]
+
+
+async def test_a_retry_has_the_secrets_as_they_are_sealed_now(namespace: str) -> None:
+    """The run has them as they were when it began, and that key may be gone; its progress is kept."""
+    stored = SealedRequestValues(source_url=SealedText(token="new"))
+    steps = Steps(fail, lambda: MADE)
+    async with running(steps, source_url=SealedText(token="old")) as handle:
+        await eventually(lambda: steps.ends)
+        await handle.signal(DownloadWorkflow.retry, stored)
+        outcome = await handle.result()
+
+    assert outcome.state is DownloadState.SUCCEEDED
+    assert [spec.source_url and spec.source_url.token for spec in steps.specs] == ["old", "new"]
     assert steps.probes == [1, 2]

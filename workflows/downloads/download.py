@@ -6,9 +6,7 @@ A user's fault is a result. A failed download waits for a retry as long as its s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from datetime import timedelta
-from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -34,6 +32,7 @@ with workflow.unsafe.imports_passed_through():
         DownloadStatus,
         DownloadTrouble,
         RangeFetcherProgress,
+        SealedRequestValues,
         StoredFile,
     )
     from domain.downloads.plan import PageRange
@@ -49,7 +48,12 @@ with workflow.unsafe.imports_passed_through():
     from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookEventSubject
     from infra import temporal
     from workflows import activity_calls
-    from workflows.downloads.processing import FileMaker, RangeFetchers, cancel_and_wait
+    from workflows.downloads.processing import (
+        FileMaker,
+        RangeFetchers,
+        cancel_and_wait,
+        finish_despite_cancellation,
+    )
     from workflows.webhooks import delivery
 
 WIDENINGS_MAX = 3
@@ -72,7 +76,7 @@ class DownloadWorkflow:
 
     @workflow.init
     def __init__(self, run: DownloadInput) -> None:
-        self._spec = run.spec
+        self._spec = self._stored_spec = run.spec
         self._progress = run.progress or DownloadStateCarriedToNextRun(began=workflow.now())
         self._status = DownloadStatus()
         self._is_retry_wanted = False
@@ -90,18 +94,20 @@ class DownloadWorkflow:
         while True:
             outcome = await self._process_within_deadline()
             self._is_retry_wanted = False  # what came while it ran was of the failure before
-            is_cancelled = await _finish_despite_cancellation(self._record_end_and_notify(outcome))
+            is_cancelled = await finish_despite_cancellation(self._record_end_and_notify(outcome))
             if is_cancelled:
                 self._is_retry_wanted = False  # what came while the end was recorded is cancelled with it
             if outcome.state is not DownloadState.FAILED:
                 return outcome
             if is_cancelled or not await self._wait_for_user_retry():
-                await _finish_despite_cancellation(self._delete_unfinished_data())
+                await finish_despite_cancellation(self._delete_unfinished_data())
                 if self._is_retry_wanted:
                     # Accepted meanwhile. A run that was cancelled once could not be cancelled again.
-                    workflow.continue_as_new(DownloadInput(spec=self._spec))
+                    workflow.continue_as_new(DownloadInput(spec=self._stored_spec))
                 return outcome
             self._progress.begin_again(workflow.now())
+            if self._stored_spec != self._spec:
+                workflow.continue_as_new(DownloadInput(spec=self._stored_spec, progress=self._progress))
 
     @workflow.query
     def status(self) -> DownloadStatus:
@@ -109,9 +115,15 @@ class DownloadWorkflow:
         return self._status
 
     @workflow.signal
-    def retry(self) -> None:
-        """Process a failed download again, resuming from staged rows where they may still be used."""
+    def retry(self, stored: SealedRequestValues | None = None) -> None:
+        """Process a failed download again, resuming from staged rows where they may still be used.
+
+        Args:
+            stored: The sealed values as they are stored now: the key of those in the input of this run may be gone.
+        """
         self._is_retry_wanted = True
+        if stored is not None:
+            self._stored_spec = self._spec.model_copy(update=dict(stored))
 
     async def _process_within_deadline(self) -> DownloadResult:
         """Process within `max_exec_seconds`. On a timeout the download fails; on a cancellation its staged rows are
@@ -130,7 +142,7 @@ class DownloadWorkflow:
             return self._set_fault_and_build_result(build_time_limit_fault(self._spec.max_exec_seconds, trouble))
         except asyncio.CancelledError:
             await cancel_and_wait(processing)
-            await _finish_despite_cancellation(self._delete_unfinished_data())
+            await finish_despite_cancellation(self._delete_unfinished_data())
             return DownloadResult(state=DownloadState.CANCELLED, total=self._status.total)
 
     async def _process_until_done(self) -> DownloadResult:
@@ -380,19 +392,6 @@ def _has_succeeded(processing: asyncio.Task[DownloadResult]) -> bool:
     if processing.cancelled() or processing.exception() is not None:
         return False
     return processing.result().state is DownloadState.SUCCEEDED
-
-
-async def _finish_despite_cancellation(step: Coroutine[Any, Any, None]) -> bool:
-    """Await a step even while the workflow is being cancelled; return whether it was cancelled meanwhile."""
-    task = asyncio.create_task(step)
-    is_cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            is_cancelled = True
-    task.result()
-    return is_cancelled
 
 
 def _build_trouble(fault: FaultRecord, tries: int, seconds: float) -> DownloadTrouble:

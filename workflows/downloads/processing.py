@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from itertools import chain
 from typing import Any, TypeVar
@@ -219,6 +219,19 @@ async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> bool:
             await workflow.wait(running, timeout=CANCEL_AGAIN_SECONDS)
         except asyncio.CancelledError:
             is_cancelled = True
+    return is_cancelled
+
+
+async def finish_despite_cancellation(step: Coroutine[Any, Any, None]) -> bool:
+    """Await a step even while the workflow is being cancelled; return whether it was cancelled meanwhile."""
+    task = asyncio.create_task(step)
+    is_cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            is_cancelled = True
+    task.result()
     return is_cancelled
 
 
