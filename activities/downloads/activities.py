@@ -148,6 +148,7 @@ class DownloadActivities:
     async def delete_unfinished(self, spec: DownloadSpec) -> None:
         """Delete everything of an unfinished download from the object store."""
         async with send_heartbeats_during_block():
+            await catalogue.require_no_finished_file(self._database, spec)
             await self._delete_objects_and_uploads(spec)
 
     @activity.defn(name="download_finish")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from activities.downloads import books
 from activities.downloads.books import read_manifest_and_delete_staging, write_manifest_and_delete_staging
+from activities.downloads.stager import read_tail
 from domain.downloads import names, repeats, sinks, staging
 from domain.downloads.activity_models import AssembleInput, FileManifest, FileOrSegments, SourcesProbe, TableProbe
 from domain.downloads.models import DownloadSpec, FileType, StoredFile
@@ -42,6 +43,7 @@ async def join_ranges_or_plan_books(objects: ObjectStore, assemble: AssembleInpu
     ledgers = [
         await _read_ledgers(objects, spec.build_table_spec(table), count) for table, count in enumerate(assemble.ranges)
     ]
+    _require_reported_rows(assemble.rows, [ledger for table in ledgers for ledger in table])
     warnings = assemble.warnings + check_page_repeats_and_collect_warnings(spec, sources, assemble.pages, ledgers)
     known = FileOrSegments(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
     if sources.archive:
@@ -94,6 +96,17 @@ def count_rows_and_require_total(probe: TableProbe, ledgers: Sequence[RangeLedge
     if probe.extent.is_exact and not has_gaps and rows != probe.extent.total:
         raise StagedPartsInvalid(f"{rows} rows are staged where the source has {probe.extent.total}")
     return rows
+
+
+def _require_reported_rows(reported: int | None, ledgers: Sequence[RangeLedger]) -> None:
+    """Check the ledgers against what fetchers reported: a worker that was taken for dead may write one back.
+
+    Raises:
+        StagedPartsInvalid: They have another number of rows.
+    """
+    rows = sum(ledger.rows for ledger in ledgers)
+    if reported is not None and rows != reported:
+        raise StagedPartsInvalid(f"{rows} rows are staged where fetchers reported {reported}")
 
 
 def _require_all_rendered_segments(ledgers: Sequence[RangeLedger]) -> list[RenderedSegment]:
@@ -222,7 +235,7 @@ class _TableJoiner:
     async def _upload_or_reuse_part(self, piece: FilePiece) -> UploadedPartRecord:
         if isinstance(piece, UploadedPiece):
             return piece.part
-        data = b"".join(await asyncio.gather(*(self._objects.get(tail.key) for tail in piece.tails)))
+        data = b"".join(await asyncio.gather(*(read_tail(self._objects, tail) for tail in piece.tails)))
         part = await self._objects.put_part(self._joined_key, self._probe.upload_id, piece.number, data)
         return UploadedPartRecord(
             number=part.number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=piece.rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -48,7 +49,19 @@ async def load_ledger_and_tail(objects: ObjectStore, fetch: FetchRangeInput) -> 
         return empty, b""
     if ledger.upload_id != upload_id:
         return empty, b""
-    return ledger, await objects.get(ledger.tail.key) if ledger.tail else b""
+    return ledger, await read_tail(objects, ledger.tail) if ledger.tail else b""
+
+
+async def read_tail(objects: ObjectStore, tail: StagedTailRecord) -> bytes:
+    """Return the content of a tail.
+
+    Raises:
+        StagedPartsInvalid: It is not what was stored: a worker that was taken for dead has written it again.
+    """
+    content = await objects.get(tail.key)
+    if hashlib.sha256(content).hexdigest() != tail.sha256:
+        raise StagedPartsInvalid(f"the tail {tail.key} is not the one that its ledger describes")
+    return content
 
 
 class RangeStager:

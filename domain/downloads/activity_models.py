@@ -163,6 +163,8 @@ class AssembleInput(BaseModel):
     """Number of ranges of each table."""
     pages: list[list[int]]
     """First page of each range of each table."""
+    rows: int | None = None
+    """Rows that the fetchers reported at the ends of their ranges; None if that is not known."""
     warnings: list[str] = []
     """Warnings of the fetchers."""
 

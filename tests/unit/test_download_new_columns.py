@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import time
 from collections import Counter
@@ -40,7 +41,7 @@ class Objects:
     async def put(self, key: str, data: bytes, **_: Any) -> SimpleNamespace:
         """Store an object."""
         self.objects[key] = data
-        return SimpleNamespace(sha256="s", size=len(data), etag="e")
+        return SimpleNamespace(sha256=hashlib.sha256(data).hexdigest(), size=len(data), etag="e")
 
     async def get(self, key: str) -> bytes:
         """Return an object."""

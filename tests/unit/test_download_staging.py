@@ -1,10 +1,17 @@
 """Ledgers of any sizes become a valid sequence of parts, or say that they cannot."""
 
+from hashlib import sha256
+from unittest.mock import AsyncMock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from activities.downloads.assembly import join_ranges_or_plan_books
+from activities.downloads.stager import read_tail
 from domain.downloads import staging
+from domain.downloads.activity_models import AssembleInput, SourcesProbe
+from domain.downloads.models import DownloadSpec
 from domain.downloads.staging import (
     MIB,
     BoundaryBetweenPagesOfTail,
@@ -15,6 +22,7 @@ from domain.downloads.staging import (
     UploadedPartRecord,
     UploadedPiece,
 )
+from infra.objects import ObjectMissing
 
 RANGES = 5
 
@@ -100,3 +108,24 @@ def test_joined_pieces_are_valid_and_lose_nothing(ranges: list[tuple[list[int], 
     assert numbers[-1] <= staging.MAX_PARTS
     assert sum(piece.bytes for piece in pieces) == sum(sum(parts) or tail for parts, tail in ranges)
     assert all(piece.bytes >= staging.PART_MIN_BYTES for piece in pieces[:-1])
+
+
+async def test_a_ledger_that_was_written_back_makes_no_file() -> None:
+    """By a worker that was taken for dead: where a source reports no total, rows would be missing without a word."""
+    objects, ledger = AsyncMock(), build_ledger(0, [], 9, ranges=1).model_copy(update={"rows": 4})
+    objects.get.side_effect = [ObjectMissing("", key="", code=""), ledger.model_dump_json().encode()]
+    spec = DownloadSpec(task_id="t", project_id="p", file_name="f.csv")
+    params = AssembleInput(spec=spec, sources=SourcesProbe(tables=[]), ranges=[1], pages=[[0]], rows=9)
+
+    with pytest.raises(StagedPartsInvalid, match="4 rows are staged where fetchers reported 9"):
+        await join_ranges_or_plan_books(objects, params)
+
+
+async def test_a_tail_that_was_written_again_is_not_taken_for_the_ledger_s() -> None:
+    """It may have other pages: the same rows would be in the file twice."""
+    objects, tail = AsyncMock(), StagedTailRecord(key="k", bytes=1, sha256=sha256(b"a").hexdigest(), rows=1)
+    objects.get.side_effect = [b"a", b"aa"]
+
+    assert await read_tail(objects, tail) == b"a"
+    with pytest.raises(StagedPartsInvalid, match="the tail k is not the one"):
+        await read_tail(objects, tail)

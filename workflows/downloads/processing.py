@@ -266,6 +266,7 @@ class FileMaker:
                 sources=sources,
                 ranges=[len(pages) for pages in ranges],
                 pages=[[each.first for each in pages] for pages in ranges],
+                rows=self._progress.done_rows,
                 warnings=self._progress.warnings,
             ),
             summary=f"join {sum(map(len, ranges))} ranges into one object",
