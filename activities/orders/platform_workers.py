@@ -226,6 +226,8 @@ async def update_gauges_until_stopped(services: Services, queues: Sequence[str],
 
 async def _set_platform_gauges_and_remove_stale(services: Services, shown: set[str]) -> set[str]:
     """Set the gauges of all platforms, and remove those of platforms that no longer exist."""
+    if not (shown or await platforms.has_platforms(services.database)):
+        return shown
     seen = await health.load_platforms_health(services.database)
     for row in seen.rows:
         for column, gauge in _SINCE_GAUGES.items():

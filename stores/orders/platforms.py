@@ -44,6 +44,7 @@ CHANNEL: Final = "order_platforms"
 KEPT_FIELDS: Final = frozenset({"platform", "project_id", "kind", "shop", "base_url", "created_at", "revision"})
 """What the row of a removed platform keeps: whose its orders are, and a revision that marks do not repeat."""
 _IS_THERE: Final = col(OrderPlatform.removed_at).is_(None)
+_HAS_ANY: Final = "SELECT EXISTS (SELECT FROM order_platforms WHERE removed_at IS NULL)"
 
 NO_OPTIONS = PlatformOptionsVersion(0, PlatformOptions())
 
@@ -119,8 +120,16 @@ async def load_platform_with_settings_in_own_transaction(
         return await load_platform_with_settings(session, platform)
 
 
+async def has_platforms(database: Database) -> bool:
+    """Return whether any platform is set up; it costs a fraction of loading them."""
+    async with database.connection() as connection:
+        return bool(await connection.fetchval(_HAS_ANY))
+
+
 async def load_threads_by_platform(database: Database) -> dict[str, int]:
     """Return the configured threads by platform, without platforms whose stored declaration is no longer valid."""
+    if not await has_platforms(database):
+        return {}
     async with database.session() as session:
         rows = (await session.exec(select(OrderPlatform).where(_IS_THERE))).all()
         levels = await load_newest_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
