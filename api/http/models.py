@@ -19,7 +19,7 @@ _VISIBLE = r"\S"
 class Request(BaseModel):
     """Base of a request's body, query, headers or path: an unknown field is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 class OperatorRequest(Request):
@@ -32,13 +32,13 @@ class OperatorRequest(Request):
 class LenientRequest(BaseModel):
     """Base of a body whose format another company defines: unknown fields are ignored."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class Response(BaseModel):
     """Base of a response's body: every field is present, even where its value is the default."""
 
-    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True, defer_build=True)
 
 
 class EmptyQuery(Request):

@@ -80,7 +80,7 @@ PROBLEM_CODES: Mapping[str, ResponseCode] = {
 class ResponseEnvelope(BaseModel):
     """Members of every response; the others are there when `code` is 0."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     code: int = Field(default=ResponseCode.OK, description="0 for success, else flowSvr's number of the error")
     msg: str = Field(default=SUCCESS, description="`SUCCESS`, or `FAIL_REASON::` with what was wrong and what to do")
