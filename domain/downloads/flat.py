@@ -18,18 +18,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
+
+# API, workflows and idle workers import this module, and must not load NumPy.
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Places = NDArray[np.int64]
+    Text = NDArray[np.uint8]
 
 QUOTE, COLON, BACKSLASH, SPACE = b'":\\ '
-_VALUE_ENDS = np.isin(np.arange(256), list(b'"0123456789el'))
+_VALUE_ENDS = b'"0123456789el'
 # A name with a comma or a colon could occur between two texts. One with escapes has several spellings.
 _NO_KEY_MARK = re.compile(r'[,:\\"\x00-\x1f]')
-
-Places = NDArray[np.int64]
-Text = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ class CellGridFinder:
     def __init__(self, columns: Sequence[str]) -> None:
         key_marks = [b'%b"%b":' % (b"," if place else b"},{", name.encode()) for place, name in enumerate(columns)]
         self._key_marks = [] if any(map(_NO_KEY_MARK.search, columns)) else key_marks
-        self._lengths = np.array([len(each) for each in self._key_marks])
+        self._lengths = [len(each) for each in self._key_marks]
 
     def find_grid(self, data: bytes) -> CellGrid | NestedRowsAndKeyCount:
         """Return the cells of a list of rows if it is flat. It must be valid JSON."""
@@ -80,6 +85,8 @@ class CellGridFinder:
 
     def _locate_cells_or_count_keys(self, data: bytes) -> CellGrid | int | None:
         """Return the cells, or the number of keys if they could be counted; both are exact for normalized JSON."""
+        import numpy as np  # noqa: PLC0415
+
         if data[-2:] != b"}]":
             return None
         # With a comma at either end instead of a bracket, the first row has the same key mark as the others.
@@ -101,6 +108,8 @@ class CellGridFinder:
 
     def _are_key_marks_in_place(self, text: Text, mark_positions: Places) -> bool:
         """Return whether all key marks are at their positions, the first of them at the very beginning."""
+        import numpy as np  # noqa: PLC0415
+
         if mark_positions[0] != 0 or mark_positions.min() < 0:
             return False
         for column, mark in enumerate(self._key_marks):
@@ -113,11 +122,21 @@ class CellGridFinder:
 
 def _is_each_cell_one_value(text: Text, starts: Places, stops: Places, escapes: Places) -> bool:
     """Return whether each start and stop enclose exactly one value."""
+    import numpy as np  # noqa: PLC0415
+
     firsts = text[starts]
-    if firsts.min() <= SPACE or not _VALUE_ENDS[text[stops - 1]].all():
+    if firsts.min() <= SPACE or not build_byte_table(_VALUE_ENDS)[text[stops - 1]].all():
         return False
     quotes = np.count_nonzero(text == QUOTE) - np.count_nonzero(text[escapes + 1] == QUOTE)
     return bool(quotes == 2 * (len(starts) + np.count_nonzero(firsts == QUOTE)))
+
+
+@cache
+def build_byte_table(members: bytes) -> NDArray[np.bool_]:
+    """Return a table that says of each byte whether it is one of the members."""
+    import numpy as np  # noqa: PLC0415
+
+    return np.isin(np.arange(256), list(members))
 
 
 def compact_json_and_escape_backslashes(data: bytes) -> bytes:

@@ -12,12 +12,15 @@ wrong that GBK lacks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
-from domain.downloads.flat import QUOTE, CellGrid, Places, Text
+from domain.downloads.flat import QUOTE, CellGrid, build_byte_table
 from domain.downloads.models import TextEncoding
+
+if TYPE_CHECKING:
+    from domain.downloads.flat import Places, Text
 
 CONTENT_TYPE = "text/csv; charset=utf-8"
 BOM = b"\xef\xbb\xbf"
@@ -30,8 +33,6 @@ _EDGE = b"\x1f"
 _CELL_END = _EDGE + b","
 _ROW_END = _EDGE + LINE_END
 _NULL = b"null"
-# Lookup table by byte.
-_IS_SIGN = np.isin(np.arange(256), list(b"".join(FORMULA_SIGNS)))
 
 
 class CsvSink:
@@ -196,10 +197,13 @@ def encode_grid(grid: CellGrid, encoding: TextEncoding = TextEncoding.UTF_8_BOM,
 
 def _find_cells_to_replace(grid: CellGrid, guard: bool) -> Places:
     """Return the cells that are not CSV fields as they are: those with escapes, and texts that begin like a formula."""
+    import numpy as np  # noqa: PLC0415 - see `_join_cells_with_replacements`
+
     is_odd = np.zeros(len(grid.starts), bool)
     is_odd[np.searchsorted(grid.starts, grid.escapes, "right") - 1] = True
     if guard:
-        is_odd |= (grid.text[grid.starts] == QUOTE) & _IS_SIGN[grid.text[grid.starts + 1]]
+        is_sign = build_byte_table(b"".join(FORMULA_SIGNS))
+        is_odd |= (grid.text[grid.starts] == QUOTE) & is_sign[grid.text[grid.starts + 1]]
     return np.flatnonzero(is_odd)
 
 
@@ -210,7 +214,8 @@ def _join_cells_with_replacements(
 
     The text with the fields behind it is read as an Arrow column of alternating cells and separators.
     """
-    # The API and workflows import this module, and must not load Arrow.
+    # The API and workflows import this module, and must not load Arrow and NumPy.
+    import numpy as np  # noqa: PLC0415
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 
