@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, cast
@@ -23,6 +23,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 
 from infra import log, metrics, outages, tls
 from infra.component_settings import DatabaseSettings
+from infra.driver_connection import DEADLOCK_PAUSE_SECONDS, DriverConnection
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 PING_TIMEOUT_SECONDS = 5.0
@@ -34,8 +35,6 @@ LOOKUP_CONNECTIONS = 2
 """Connections of `Database.look_up` in each process: while one waits for a lock, the other serves."""
 LOOKUP_PLAN_SECONDS = 1
 """How long a plan is kept that costs more than its lookup: it suits tables as large as they were when it was made."""
-DEADLOCK_PAUSE_SECONDS = 0.1
-"""A transaction that repeats its statement at once takes back the lock that the other has just been promised."""
 
 LISTENING = ""
 """`listen` yields this whenever it begins to listen: notifications before that moment are lost, so read the tables."""
@@ -155,7 +154,7 @@ class Database:
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
         """A transaction: committed when the block ends, rolled back when it raises."""
-        with _measure_connection_use():
+        with _measure_use_and_keep_cancellation():
             async with Session(self._pool, expire_on_commit=False) as session:
                 yield session
                 await session.commit()
@@ -166,7 +165,7 @@ class Database:
 
         The one beside the pool is for short statements that must not wait while all of the pool are in use.
         """
-        with _measure_connection_use():
+        with _measure_use_and_keep_cancellation():
             async with (self._beside_pool if beside_pool else self._pool).connect() as connection:
                 try:
                     yield await _get_driver_connection(connection)
@@ -178,7 +177,7 @@ class Database:
 
     async def look_up(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
         """Return the few rows that a statement finds by indexes, for much less than a loan and a plan cost."""
-        with _measure_connection_use():
+        with _measure_use_and_keep_cancellation():
             async with self._lookup_turns:
                 connection = self._idle_lookups.pop()
                 try:
@@ -269,51 +268,24 @@ class Database:
 
 
 @contextmanager
-def _measure_connection_use() -> Iterator[None]:
-    """Measure a transaction or a loan of a connection; one that a caller's own error ends counts as done."""
+def _measure_use_and_keep_cancellation() -> Iterator[None]:
+    """Measure a transaction or a loan of a connection; one that a caller's own error ends counts as done.
+
+    Where the block is cancelled and its rollback fails, raise the cancellation: callers that repeat what an outage
+    interrupts would go on for ever.
+    """
     began, outcome = time.perf_counter(), "done"
+    task = asyncio.current_task()
+    cancellations = task.cancelling() if task else 0
     try:
         yield
-    except DATABASE_ERRORS:
+    except DATABASE_ERRORS as error:
         outcome = "failed"
+        if task is not None and task.cancelling() > cancellations:
+            raise asyncio.CancelledError from error
         raise
     finally:
         metrics.DATABASE_SECONDS.labels(outcome).observe(time.perf_counter() - began)
-
-
-class _DeadlockRetryingConnection(asyncpg.Connection):
-    """Repeat a statement that stands alone after a deadlock; break soon where the server was cut off in silence."""
-
-    def __init__(self, protocol: Any, transport: Any, *arguments: Any) -> None:
-        super().__init__(protocol, transport, *arguments)
-        outages.enable_keepalive_against_silent_peer(transport.get_extra_info("socket"))
-
-    async def execute(self, *arguments: Any, **options: Any) -> Any:
-        """See base class."""
-        return await self._run_and_retry_deadlock(super().execute, *arguments, **options)
-
-    async def fetch(self, *arguments: Any, **options: Any) -> Any:
-        """See base class."""
-        return await self._run_and_retry_deadlock(super().fetch, *arguments, **options)
-
-    async def fetchrow(self, *arguments: Any, **options: Any) -> Any:
-        """See base class."""
-        return await self._run_and_retry_deadlock(super().fetchrow, *arguments, **options)
-
-    async def fetchval(self, *arguments: Any, **options: Any) -> Any:
-        """See base class."""
-        return await self._run_and_retry_deadlock(super().fetchval, *arguments, **options)
-
-    async def _run_and_retry_deadlock(self, run: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
-        is_alone = not self.is_in_transaction()
-        try:
-            return await run(*arguments, **options)
-        except asyncpg.DeadlockDetectedError:
-            if not is_alone:
-                raise
-        _log.warning("database_deadlock_retried")
-        await asyncio.sleep(DEADLOCK_PAUSE_SECONDS)
-        return await run(*arguments, **options)
 
 
 def _create_engine(settings: DatabaseSettings, *, is_for_lookups: bool = False, **pool: Any) -> AsyncEngine:
@@ -323,7 +295,7 @@ def _create_engine(settings: DatabaseSettings, *, is_for_lookups: bool = False, 
         connect_args={
             **build_tls_arguments(settings),
             "timeout": CONNECT_TIMEOUT_SECONDS,
-            "connection_class": _DeadlockRetryingConnection,
+            "connection_class": DriverConnection,
             "server_settings": {
                 "application_name": settings.application_name,
                 "statement_timeout": str(round(settings.statement_timeout_seconds * 1000)),

@@ -375,19 +375,22 @@ class ShardSender:
 async def finish_despite_cancellation(
     step: Coroutine[Any, Any, None], must_finish: Callable[[], bool] = lambda: True
 ) -> None:
-    """Finish a coroutine before a cancellation of the caller, or several, take effect; cancel it while it need not."""
+    """Finish a coroutine before a cancellation of the caller, or several, take effect; cancel it while it need not.
+
+    A cancelled caller ends as cancelled, also where the coroutine fails.
+    """
     task = asyncio.ensure_future(step)
     cancellation: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            await asyncio.shield(task)
+            await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancellation = error
             if not must_finish():
                 task.cancel()
-    task.result()
     if cancellation is not None:
-        raise cancellation
+        raise cancellation from (None if task.cancelled() else task.exception())
+    task.result()
 
 
 def _build_agent(target: ShardTarget, user: str = "") -> GseAgentWithUser:

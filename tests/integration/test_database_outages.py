@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -251,3 +254,58 @@ async def test_a_pool_in_use_is_no_outage(database: Database) -> None:
         await worker_heartbeats.write_heartbeat(busy, "1@here", ["tasks"])
     assert [each.identity for each in await worker_heartbeats.list_heartbeats(database)] == ["1@here"]
     await busy.close()
+
+
+async def _hold_session(database: Database, wait: Callable[[], Awaitable[None]]) -> None:
+    async with database.session() as session:
+        await session.execute(text("SELECT 1"))
+        await wait()
+
+
+async def _hold_driver_transaction(database: Database, wait: Callable[[], Awaitable[None]]) -> None:
+    async with database.connection() as connection, connection.transaction():
+        await connection.execute("SELECT 1")
+        await wait()
+
+
+@pytest.mark.parametrize("hold", [_hold_session, _hold_driver_transaction])
+async def test_a_cancellation_is_none_the_less_one_where_the_connection_breaks(
+    database: Database, hold: Callable[[Database, Callable[[], Awaitable[None]]], Coroutine[Any, Any, None]]
+) -> None:
+    """What waits for the end of an outage would take the error of the rollback for one, and go on."""
+    began = asyncio.Event()
+
+    async def wait_and_break() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await cut_connections(database)
+
+    holding = asyncio.create_task(hold(database, wait_and_break))
+    await began.wait()
+    holding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await holding
+
+
+async def test_a_cancelled_transaction_does_not_wait_for_a_server_that_hangs(database: Database) -> None:
+    """Its connection is closed, which ends it on the server as well."""
+    pids = list[int]()
+    began = asyncio.Event()
+
+    async def sleep() -> None:
+        async with database.connection() as connection, connection.transaction():
+            pids.append(await connection.fetchval("SELECT pg_backend_pid()"))
+            began.set()
+            await connection.execute("SELECT pg_sleep(600)")
+
+    sleeping = asyncio.create_task(sleep())
+    await began.wait()
+    os.kill(pids[0], signal.SIGSTOP)
+    try:
+        sleeping.cancel()
+        await asyncio.wait([sleeping], timeout=PATIENCE_SECONDS)
+        assert sleeping.cancelled()
+    finally:
+        os.kill(pids[0], signal.SIGCONT)

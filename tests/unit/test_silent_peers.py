@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from infra import database, outages
+from infra import outages
+from infra.driver_connection import DriverConnection
 
 LIMIT_SECONDS = 15
 
@@ -46,7 +47,7 @@ def test_connections_of_the_database_are_given_up(connection: socket.socket, mon
         monkeypatch.setattr(f"asyncpg.Connection.{name}", lambda *_: None)
 
     arguments: list[Any] = [None, Transport(), None, None, None, None]
-    database._DeadlockRetryingConnection(*arguments)
+    DriverConnection(*arguments)
     gc.collect()
 
     assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) > 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,9 +15,18 @@ from activities.transfers import sending
 from activities.transfers.journal import GseTaskJournal
 from activities.transfers.sending import ShardSender, ShardSpecFileAndDeadlines, finish_despite_cancellation
 from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused
-from domain.transfers.gse import FolderAndFileName, GseAgentWithUser, GseTransferRequest
-from domain.transfers.models import LATE, NOT_ASKED, FailureReason, TransferSpec, TransferState
-from domain.transfers.shards import REFUSALS_MIN, RetryAndSilenceLimits, ShardProgress, ShardTarget
+from domain.transfers.gse import FolderAndFileName, GseAgentWithUser, GseRecordsByAgent, GseTransferRequest
+from domain.transfers.models import (
+    CANCELLED,
+    CANCELLED_LATE,
+    LATE,
+    NOT_ASKED,
+    FailureReason,
+    TransferSpec,
+    TransferState,
+)
+from domain.transfers.shards import REFUSALS_MIN, GseTask, RetryAndSilenceLimits, ShardProgress, ShardTarget
+from infra.database import Database
 from stores.transfers.shards import ShardLease, ShardLeaseLost
 
 SOURCE = GseAgentWithUser("source")
@@ -60,7 +69,7 @@ class RefusingGse:
             raise self.refusal
         await asyncio.Event().wait()
 
-    async def get_results(self, *_: Any) -> None:
+    async def get_results(self, *_: Any) -> Any:
         """Never answer."""
         await asyncio.Event().wait()
 
@@ -72,6 +81,8 @@ class CancelledLease:
         self.targets = targets
         self.is_lost = False
         self.outages = 0
+        self.hangs_once = False
+        self.saved_tasks = list[int]()
 
     async def list_cancelled_keys(self) -> set[int]:
         """All of them."""
@@ -229,3 +240,22 @@ async def test_a_step_is_finished_however_often_it_is_cancelled() -> None:
         await asking
 
     assert steps == ["saved"]
+
+
+async def test_a_step_that_fails_after_it_was_cancelled_ends_as_cancelled() -> None:
+    """Else the engine would take the outage of a database for the end of the activity."""
+    go_on = asyncio.Event()
+
+    async def ask_and_fail() -> None:
+        await go_on.wait()
+        raise ConnectionError
+
+    asking = asyncio.create_task(finish_despite_cancellation(ask_and_fail()))
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await asking
+
+    assert isinstance(caught.value.__cause__, ConnectionError)
