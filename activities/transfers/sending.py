@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from activities.transfers.journal import GseTaskJournal, LockedJournalEntry
+from activities.transfers.terminations import TERMINATE_POLL_SECONDS, TargetTerminator
 from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable
 from domain.transfers.gse import (
     LAST_POLL_SECONDS,
@@ -21,7 +22,7 @@ from domain.transfers.gse import (
     PollSchedule,
 )
 from domain.transfers.models import FailureReason, TargetEndAndReason, TransferSpec, TransferState
-from domain.transfers.shards import GseTask, ShardProgress, ShardTarget, group_by_task_with_known_id
+from domain.transfers.shards import GseTask, ShardProgress, ShardTarget
 from infra import log, outages
 from stores.transfers.shards import ShardLease
 
@@ -30,7 +31,6 @@ BEGIN_PAUSE_SECONDS = 2.0
 BEGIN_PAUSE_MAX_SECONDS = 60.0
 GSE_MARGIN_SECONDS = 60
 """GSE's own timeout of a task comes after the job's deadline, so that the deadline decides."""
-TERMINATE_POLL_SECONDS = 0.5
 SAVE_PAUSE_SECONDS = 0.5
 LEASE_CHECK_SECONDS = 2.0
 """A task that GSE is asked for later than this after it was saved needs another look at the lease."""
@@ -80,8 +80,7 @@ class ShardSender:
         self._journal = journal
         self._progress = progress
         self._context = context
-        self._terminated_targets: set[int] = set()
-        """The keys of cancelled targets that GSE was asked to terminate."""
+        self._terminator = TargetTerminator(gse, progress, context.spec.user)
         self._terminated_tasks: set[int] = set()
         self._unsure_begins = 0
         """How often in a row GSE did not say whether it began a task."""
@@ -136,9 +135,7 @@ class ShardSender:
         self._progress.end_unsent_targets_as_cancelled([target for target in targets if target.due_at is not None])
         sent = [target for target in targets if target.due_at is None]
         self._progress.mark_targets_as_being_terminated(sent)
-        new = [target for target in sent if target.key not in self._terminated_targets]
-        if new and await self._try_request_termination(new):
-            self._terminated_targets.update(target.key for target in new)
+        await self._terminator.request_termination_of_new_targets(sent, self._seconds_left)
 
     async def _terminate_broken_tasks(self) -> None:
         """Have GSE terminate broken tasks before their targets are sent again, and keep what has arrived meanwhile."""
@@ -147,7 +144,7 @@ class ShardSender:
                 targets = self._progress.list_unfinished_of_task(task)
                 # A worker that takes over must not read `terminated` as GSE's own decision.
                 await self._save_changed_targets_and_tasks(tasks=True)
-                if await self._try_request_termination(targets):
+                if await self._terminator.try_request_termination(targets, self._seconds_left):
                     with suppress(TimeoutError):
                         async with asyncio.timeout(self._seconds_left):
                             await self._context.check_file()
@@ -267,7 +264,8 @@ class ShardSender:
 
     async def _terminate_and_end_at_deadline(self) -> None:
         """Have GSE terminate unfinished targets, accept successes for a while, then end the rest."""
-        terminating = asyncio.create_task(self._terminate_until_answered(list(self._progress.unfinished)))
+        asking = self._terminator.request_termination_until_answered(list(self._progress.unfinished))
+        terminating = asyncio.create_task(asking)
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._context.terminate_wait_seconds):
@@ -280,47 +278,12 @@ class ShardSender:
         self._progress.end_unfinished_at_deadline()
         await self._save_changed_targets_and_tasks()
 
-    async def _terminate_until_answered(self, targets: Sequence[ShardTarget]) -> None:
-        while True:
-            if await self._try_request_termination(targets, is_before_deadline=False):
-                return
-            await asyncio.sleep(TERMINATE_POLL_SECONDS)
-
     async def _poll_tasks_for_late_successes(self) -> None:
         # In abandoned tasks only successes count: `terminated` was requested by this process.
         for task in self._progress.active_tasks:
             self._progress.make_targets_due_of_task_without_source(task, time.time())
         for task in self._progress.active_tasks:
             await self._poll_task_once(task)
-
-    async def _try_request_termination(
-        self, targets: Sequence[ShardTarget], *, is_before_deadline: bool = True
-    ) -> bool:
-        """Ask GSE to terminate targets; return whether it answered. A refused target is one that GSE does not have."""
-        try:
-            async with asyncio.timeout(self._seconds_left if is_before_deadline else None):
-                for task, group in group_by_task_with_known_id(targets, self._progress.tasks):
-                    await self._terminate_task_on_agents(
-                        task, [_build_agent(target, self._target_user) for target in group]
-                    )
-        except (GseFailure, TimeoutError):
-            return False
-        return True
-
-    async def _terminate_task_on_agents(self, task: GseTask, agents: Sequence[GseAgentWithUser]) -> None:
-        """Terminate agents of one task; split a refused call in halves, because one unknown agent fails it for all.
-
-        Where GSE refuses the keys, or does not know the task, the cause is no agent, and each half would be refused.
-        """
-        try:
-            await self._gse.request_termination(task.task_id or "", agents)
-        except GseRefused as error:
-            if len(agents) == 1 or isinstance(error, GseForbidden) or self._progress.did_gse_repeatedly_deny_task(task):
-                _log.warning("gse_terminate_refused", task_id=task.task_id, error=str(error))
-                return
-            middle = len(agents) // 2
-            await self._terminate_task_on_agents(task, agents[:middle])
-            await self._terminate_task_on_agents(task, agents[middle:])
 
     async def _save_changed_targets_and_tasks(self, *, tasks: bool = False) -> None:
         changes = self._progress.list_and_clear_changed_targets()
