@@ -230,7 +230,7 @@ class ShardSender:
     async def _require_lease_within_turn(self) -> None:
         try:
             async with asyncio.timeout(LEASE_ANSWER_SECONDS):
-                await self._lease.write_changes_or_raise_if_lost(())
+                await self._lease.require_held()
         except Exception as error:
             if outages.is_outage(error):
                 raise _LeaseUnknown from error

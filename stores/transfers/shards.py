@@ -194,6 +194,12 @@ class ShardLease:
             rows = await connection.fetch(_SELECT_CANCELLED, self._job, self._number, self._job_id)
         return {row["key"] for row in rows}
 
+    async def require_held(self) -> None:
+        """Raise ShardLeaseLost if another worker has acquired the shard; a time limit ends it at once."""
+        # In no transaction: the end of one would wait for a server that hangs.
+        if not await self._database.look_up(_CHECK_HOLDER, self._job, self._number, self._holder):
+            raise self._build_lease_lost()
+
     async def write_changes_or_raise_if_lost(
         self,
         targets: Sequence[ShardTarget],
@@ -214,9 +220,12 @@ class ShardLease:
                 failing = trouble.model_dump_json() if trouble else None
                 held = await connection.execute(_UPDATE_TASKS, *holder, encoded, failing)
             if not str(held).endswith(" 1"):
-                raise ShardLeaseLost(f"another worker has acquired shard {self._number} of {self._job_id}")
+                raise self._build_lease_lost()
             if targets:
                 await connection.execute(_UPDATE_TARGETS, self._job, self._number, *_build_column_arrays(targets))
+
+    def _build_lease_lost(self) -> ShardLeaseLost:
+        return ShardLeaseLost(f"another worker has acquired shard {self._number} of {self._job_id}")
 
 
 async def _ensure_job_row(connection: Connection, job: TransferJobInput) -> int:

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from domain.quotas import build_day_bucket_name
 from domain.transfers.gse import GseAgentWithUser
-from domain.transfers.joining import ShardOfTargets, TransferJobInput
-from domain.transfers.models import FileByBizAppAndPath, TransferSpec, TransferState
+from domain.transfers.joining import FailedTargetsRetry, ShardOfTargets, TransferJobInput
+from domain.transfers.models import (
+    FailureReason,
+    FileByBizAppAndPath,
+    TargetEndAndReason,
+    TransferSpec,
+    TransferState,
+)
 from domain.transfers.shards import RetryAndSilenceLimits, ShardProgress
-from infra.database import Database
+from infra.database import DATABASE_ERRORS, Database
+from infra.limits import DatabaseLimiter
 from stores.transfers import jobs, shards, targets
-from stores.transfers.shards import ShardLease
+from stores.transfers.shards import ShardLease, ShardLeaseLost
 
 pytestmark = pytest.mark.stack
 
 RULES = RetryAndSilenceLimits(retries=2, retry_pause_seconds=5)
+NO_FILE = TargetEndAndReason(
+    state=TransferState.FAILED, reason=FailureReason.FILE_UNAVAILABLE, message="The repository answered 404."
+)
 SPEC = TransferSpec(project_id="p", signature="a" * 64, user="root", folder="/data")
 
 
@@ -69,3 +81,15 @@ async def test_a_job_that_ends_after_it_was_purged_stays_expired(database: Datab
     assert row
     assert row.finished_at
     assert row.expires_at < datetime.now(UTC)
+
+
+async def test_a_worker_that_was_replaced_learns_it(database: Database) -> None:
+    """Before it asks GSE to send."""
+    job = await save_shard(database)
+    first, second = (ShardLease(database, job.job_id, 1, name) for name in ("first", "second"))
+    await first.acquire_and_load_shard()
+    await first.require_held()
+    await second.acquire_and_load_shard()
+    with pytest.raises(ShardLeaseLost):
+        await first.require_held()
+    await second.require_held()

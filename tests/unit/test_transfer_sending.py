@@ -88,13 +88,24 @@ class CancelledLease:
         """All of them."""
         return {target.key for target in self.targets}
 
-    async def write_changes_or_raise_if_lost(self, *_: Any) -> None:
-        """Take them, unless the lease is lost or the database is away."""
+    async def require_held(self) -> None:
+        """Say so, unless the lease is lost or the database is away."""
         if self.outages:
             self.outages -= 1
             raise ConnectionError
         if self.is_lost:
             raise ShardLeaseLost
+
+    async def write_changes_or_raise_if_lost(
+        self, _targets: Any, tasks: Sequence[GseTask] | None = None, _trouble: Any = None
+    ) -> None:
+        """Take them, unless the lease is lost or the database is away, or hangs."""
+        if self.hangs_once:
+            self.hangs_once = False
+            await asyncio.Event().wait()
+        await self.require_held()
+        if tasks is not None:
+            self.saved_tasks = [task.number for task in tasks]
 
 
 def start_shard(gse: RefusingGse, tmp_path: Path, seconds: float = 60) -> tuple[ShardProgress, ShardSender]:
@@ -195,6 +206,44 @@ async def test_a_wait_for_the_turn_ends_when_it_is_cancelled(tmp_path: Path) -> 
     await asyncio.wait([beginning], timeout=5)
 
     assert (beginning.cancelled(), gse.begun) == (True, 0)
+
+
+class HangingDatabase:
+    """A database that answers nothing any more, not even a rollback."""
+
+    async def look_up(self, *_: Any) -> None:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    execute = look_up
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[HangingDatabase]:
+        """Lend one that was opened before."""
+        yield self
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Begin as if nothing were, and wait for ever for the end."""
+        try:
+            yield
+        finally:
+            await asyncio.Event().wait()
+
+
+async def test_a_database_that_hangs_holds_no_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All other calls to GSE of this worker wait for it."""
+    monkeypatch.setattr(sending, "LEASE_ANSWER_SECONDS", 0.05)
+    _, sender = start_due_shard(RefusingGse(), tmp_path)
+    sender._lease = ShardLease(cast("Database", HangingDatabase()), "job", 1, "holder")
+    asking = asyncio.create_task(sender._require_lease_within_turn())
+    await asyncio.wait([asking], timeout=5)
+    is_done = asking.done()
+    asking.cancel()
+
+    assert is_done
+    with pytest.raises(sending._LeaseUnknown):
+        asking.result()
 
 
 @pytest.mark.parametrize("has_free_turn", [True, False], ids=["late", "never"])
