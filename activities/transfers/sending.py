@@ -32,6 +32,8 @@ BEGIN_PAUSE_MAX_SECONDS = 60.0
 GSE_MARGIN_SECONDS = 60
 """GSE's own timeout of a task comes after the job's deadline, so that the deadline decides."""
 SAVE_PAUSE_SECONDS = 0.5
+WITHDRAW_SECONDS = 2.0
+"""How long a worker that stops may take to save that it has not asked GSE for a task."""
 LEASE_CHECK_SECONDS = 2.0
 """A task that GSE is asked for later than this after it was saved needs another look at the lease."""
 LEASE_ANSWER_SECONDS = 5.0
@@ -164,10 +166,26 @@ class ShardSender:
         task = self._progress.assign_new_task(due, self._gse.source_agent, uuid.uuid4().hex, self._context.fetched_at)
         # The entry exists, and is locked, before another process can read of the task.
         with self._journal.create_and_lock_entry(task.journal_key) as entry:
-            await self._save_changed_targets_and_tasks(tasks=True)
             asked = asyncio.Event()
-            await finish_despite_cancellation(self._request_task_and_save(task, due, entry, asked), asked.is_set)
+            try:
+                await self._save_changed_targets_and_tasks(tasks=True)
+                await finish_despite_cancellation(self._request_task_and_save(task, due, entry, asked), asked.is_set)
+            except asyncio.CancelledError:
+                if task.number in self._progress.tasks and not asked.is_set():
+                    await self._withdraw_task_without_request(task, entry)
+                raise
         return task.number
+
+    async def _withdraw_task_without_request(self, task: GseTask, entry: LockedJournalEntry) -> None:
+        """Save that GSE was not asked for a task that was saved; if that fails, the next worker sends all the same."""
+        self._progress.remove_task_without_request_and_reschedule(task, time.time())
+        try:
+            async with asyncio.timeout(WITHDRAW_SECONDS):
+                await self._save_changed_targets_and_tasks(tasks=True)
+        except Exception as error:  # noqa: BLE001 - the worker stops, whatever the database does
+            _log.warning("gse_task_not_withdrawn", error=repr(error))
+        else:
+            entry.delete_file()
 
     async def _request_task_and_save(
         self, task: GseTask, due: Sequence[ShardTarget], entry: LockedJournalEntry, asked: asyncio.Event

@@ -195,17 +195,43 @@ async def test_an_outage_of_the_database_is_waited_for_outside_of_the_turn(
     assert (gse.begun, gse.turns, lease.outages) == (8, 2, 0)
 
 
-async def test_a_wait_for_the_turn_ends_when_it_is_cancelled(tmp_path: Path) -> None:
-    """Nothing was sent: a worker that stops need not wait for the turn."""
+@pytest.mark.parametrize("was_sent", [False, True])
+@pytest.mark.parametrize("hangs", [False, True], ids=["turn", "save"])
+async def test_a_worker_that_is_stopped_before_it_asks_gse_takes_the_task_back(
+    tmp_path: Path, hangs: bool, was_sent: bool
+) -> None:
+    """It need not wait for the turn, and its targets are not said to be asked of GSE when they are cancelled then."""
+    gse = RefusingGse()
+    gse.has_free_turn = False
+    progress, sender = start_due_shard(gse, tmp_path)
+    lease = cast("CancelledLease", sender._lease)
+    lease.hangs_once = hangs
+    for target in progress.targets:
+        target.task_number = target.failed_in = int(was_sent)
+    beginning = asyncio.create_task(sender._begin_task_for_due_targets_and_get_number())
+    await asyncio.sleep(0.05)
+    beginning.cancel()
+    await asyncio.wait([beginning], timeout=5)
+    progress.end_unsent_targets_as_cancelled(progress.targets)
+
+    assert (beginning.cancelled(), gse.begun, lease.saved_tasks) == (True, 0, [1])
+    assert {target.message for target in progress.targets} == {CANCELLED}
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_worker_that_is_stopped_during_an_outage_stops(tmp_path: Path) -> None:
+    """The next one finds the task without an id, and sends to its targets."""
     gse = RefusingGse()
     gse.has_free_turn = False
     _, sender = start_due_shard(gse, tmp_path)
     beginning = asyncio.create_task(sender._begin_task_for_due_targets_and_get_number())
     await asyncio.sleep(0.05)
+    cast("CancelledLease", sender._lease).outages = 99
     beginning.cancel()
     await asyncio.wait([beginning], timeout=5)
 
     assert (beginning.cancelled(), gse.begun) == (True, 0)
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 class HangingDatabase:
