@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Final
 
+import asyncpg
 from sqlalchemy import ARRAY, BigInteger, Delete, Text, bindparam, delete, func, text, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import Field, col, select
@@ -37,6 +39,11 @@ _LOCK = text(
     "SELECT set_config('idle_in_transaction_session_timeout', :held_up, true), pg_advisory_xact_lock(lock), "
     "clock_timestamp() AS now FROM (SELECT lock FROM unnest(:locks) AS lock ORDER BY lock) AS locks"
 ).bindparams(bindparam("locks", type_=ARRAY(BigInteger)))
+
+_ADD_SPENDING: Final = """
+    INSERT INTO limit_spending AS spent (bucket, returns_at, amount) VALUES ($1, $2, $3)
+    ON CONFLICT (bucket, returns_at) DO UPDATE SET amount = spent.amount + excluded.amount
+"""
 
 
 class LimitSpendingRow(TableRow, table=True):
@@ -220,6 +227,16 @@ class DatabaseLimiter:
             locks, held_up = [_compute_lock_number(key) for key in set(keys)], f"{HELD_UP_SECONDS * 1000:.0f}"
             locked = await session.execute(_LOCK, {"locks": locks, "held_up": held_up})
             yield session, max(row.now for row in locked)
+
+
+async def spend_in_transaction(connection: asyncpg.Connection[asyncpg.Record], spending: UncheckedSpending) -> None:
+    """Spend an amount, which may be negative, if and when the transaction of the driver's connection commits.
+
+    It takes no lock of the bucket, which would last until then: a decision that is made meanwhile does not see it.
+    """
+    now = await connection.fetchval("SELECT clock_timestamp()")
+    returns_at = compute_time_when_spent_amount_returns(now, spending.window_seconds)
+    await connection.execute(_ADD_SPENDING, spending.bucket, returns_at, spending.amount)
 
 
 async def _load_spent_amounts(

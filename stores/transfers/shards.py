@@ -27,7 +27,7 @@ from domain.transfers.models import FailureReason, FileByBizAppAndPath, Transfer
 from domain.transfers.openings import filter_allowed_hosts
 from domain.transfers.shards import GseTask, ShardTarget
 from infra.database import Database
-from infra.limits import DatabaseLimiter
+from infra.limits import spend_in_transaction
 from stores.tables.transfers import ALL_TARGETS
 from stores.transfers import openings
 from stores.transfers.targets import FINAL_STATES, MESSAGE_MAX_CHARACTERS
@@ -126,10 +126,10 @@ async def insert_failed_targets_as_retry_shards(
         await _insert_new_shards_with_targets(connection, job_row, shards)
         if not shards:
             await connection.execute(_INSERT_SHARD_WITHOUT_TARGETS, job_row, retry.job_id, retry.project_id)
-    left_out = retry.targets - sum(len(shard.targets) for shard in shards)
-    if left_out > 0:
-        bucket = build_day_bucket_name("transfer_targets_per_day", retry.project_id)
-        await DatabaseLimiter(database).spend_and_read(UncheckedSpending(bucket, -left_out, DAY_SECONDS))
+        left_out = retry.targets - sum(len(shard.targets) for shard in shards)
+        if left_out > 0:
+            bucket = build_day_bucket_name("transfer_targets_per_day", retry.project_id)
+            await spend_in_transaction(connection, UncheckedSpending(bucket, -left_out, DAY_SECONDS))
     return [ShardNumberAndTargetCount.from_shard(shard) for shard in shards]
 
 

@@ -93,3 +93,23 @@ async def test_a_worker_that_was_replaced_learns_it(database: Database) -> None:
     with pytest.raises(ShardLeaseLost):
         await first.require_held()
     await second.require_held()
+
+
+async def test_a_retry_gives_the_quota_of_what_it_leaves_out_back_as_it_is_saved(database: Database) -> None:
+    """Both or none: whatever comes between, the project's quota of the day is neither lost nor given back twice."""
+    job = await save_shard(database)
+    await targets.end_unfinished_targets(database, job.job_id, [1], NO_FILE)
+    retry = FailedTargetsRetry(job_id=job.job_id, project_id="p", targets=3)
+    again = job.model_copy(update={"job_id": f"{job.job_id}.1", "retry": retry})
+    rename = "ALTER TABLE {} RENAME TO {}"
+    async with database.connection() as connection:
+        await connection.execute(rename.format("limit_spending", "limit_spending_away"))
+    with pytest.raises(DATABASE_ERRORS):
+        await shards.insert_failed_targets_as_retry_shards(database, again, retry)
+    async with database.connection() as connection:
+        await connection.execute(rename.format("limit_spending_away", "limit_spending"))
+    saved = [await shards.insert_failed_targets_as_retry_shards(database, again, retry) for _ in range(2)]
+    bucket = build_day_bucket_name("transfer_targets_per_day", "p")
+
+    assert [[shard.targets for shard in each] for each in saved] == [[1], [1]]
+    assert await DatabaseLimiter(database).read_spent_amount(bucket) == -2
