@@ -98,8 +98,8 @@ class ShardSender:
         self._abandon_tasks_of_other_hosts()
         schedule = PollSchedule()
         while self._progress.unfinished and time.time() < self._context.deadline:
-            await self._end_or_terminate_cancelled()
             await self._terminate_broken_tasks()
+            await self._end_or_terminate_cancelled()
             begun = await self._begin_task_for_due_targets_and_get_number()
             before = self.ended_count
             await self._poll_active_tasks(except_task=begun)
@@ -131,18 +131,28 @@ class ShardSender:
                 self._progress.make_targets_due_of_task_without_source(task, time.time())
 
     async def _end_or_terminate_cancelled(self) -> None:
-        """End cancelled targets that are not being sent; ask GSE to terminate the others."""
-        keys = await self._lease.list_cancelled_keys()
-        targets = [target for target in self._progress.unfinished if target.key in keys]
-        self._progress.end_unsent_targets_as_cancelled([target for target in targets if target.due_at is not None])
-        sent = [target for target in targets if target.due_at is None]
+        """End cancelled targets that no GSE task sends to; ask GSE to terminate the others."""
+        targets, held_back = await self._list_cancelled_targets(), self._unterminated_broken_tasks
+        unsent = [each for each in targets if each.due_at is not None and each.task_number not in held_back]
+        self._progress.end_unsent_targets_as_cancelled(unsent)
+        sent = [target for target in targets if not target.state.is_final]
         self._progress.mark_targets_as_being_terminated(sent)
         await self._terminator.request_termination_of_new_targets(sent, self._seconds_left)
+
+    async def _list_cancelled_targets(self) -> list[ShardTarget]:
+        keys = await self._lease.list_cancelled_keys()
+        return [target for target in self._progress.unfinished if target.key in keys]
+
+    @property
+    def _unterminated_broken_tasks(self) -> set[int]:
+        """The numbers of broken tasks that GSE was not made to terminate: their targets may still receive the file."""
+        broken = {task.number for task in self._progress.active_tasks if task.broken}
+        return broken - self._terminated_tasks
 
     async def _terminate_broken_tasks(self) -> None:
         """Have GSE terminate broken tasks before their targets are sent again, and keep what has arrived meanwhile."""
         for task in self._progress.active_tasks:
-            if task.broken and task.number not in self._terminated_tasks:
+            if task.number in self._unterminated_broken_tasks:
                 targets = self._progress.list_unfinished_of_task(task)
                 # A worker that takes over must not read `terminated` as GSE's own decision.
                 await self._save_changed_targets_and_tasks(tasks=True)
@@ -155,11 +165,7 @@ class ShardSender:
 
     async def _begin_task_for_due_targets_and_get_number(self) -> int:
         """Begin a GSE task for the targets that are due, and save it before GSE is asked; return its number, or 0."""
-        held_back = {
-            task.number
-            for task in self._progress.active_tasks
-            if task.broken and task.number not in self._terminated_tasks
-        }
+        held_back = self._unterminated_broken_tasks
         due = [target for target in self._progress.list_due_targets(time.time()) if target.task_number not in held_back]
         if not due or not self._seconds_left:
             return 0

@@ -255,18 +255,17 @@ class ShardProgress:
     def end_unsent_targets_as_cancelled(self, targets: Iterable[ShardTarget]) -> None:
         """End cancelled targets that no known GSE task sends to."""
         for target in targets:
-            task = self.tasks.get(target.task_number)
-            # GSE was asked to send it, and no id was saved: it may have begun all the same.
-            is_unsure = target.task_number > 0 and (task is None or task.task_id is None)
-            message = models.CANCELLED_UNSURE if is_unsure else models.CANCELLED
+            # The same if it was never sent (both are 0), or if GSE has reported that the last try failed.
+            is_certain = target.failed_in == target.task_number
+            message = models.CANCELLED if is_certain else self._explain_unconfirmed_cancellation(target)
             self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, target.code, message)
 
     def end_unfinished_at_deadline(self) -> None:
         """End all unfinished targets by what is known of each, because the job's time is over."""
         for target in self.unfinished:
             if target.is_cancelling:
-                late = models.CANCELLED_LATE
-                self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, target.code, late)
+                message = self._explain_unconfirmed_cancellation(target)
+                self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, target.code, message)
             elif target.failed_message:
                 message = f"{models.LATE} The last try had failed: {target.failed_message}"
                 self._end_target(target, TransferState.TIMEOUT, FailureReason.DEADLINE, target.failed_code, message)
@@ -364,6 +363,12 @@ class ShardProgress:
                 self._end_target(target, TransferState.FAILED, reason, code, message)
             else:
                 self._fail_attempt_of_target(target, reason, code, message, now)
+
+    def _explain_unconfirmed_cancellation(self, target: ShardTarget) -> str:
+        if not target.task_number:
+            return models.CANCELLED
+        task = self.tasks.get(target.task_number)
+        return models.CANCELLED_LATE if task and task.task_id else models.CANCELLED_UNSURE
 
     def _record_gse_trouble(self, task: GseTask, answer: str, again_at: float) -> None:
         tries = self.trouble.tries + 1 if self.trouble else 1

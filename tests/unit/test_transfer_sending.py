@@ -272,6 +272,30 @@ async def test_a_database_that_hangs_holds_no_turn(tmp_path: Path, monkeypatch: 
         asking.result()
 
 
+class ObedientGse(RefusingGse):
+    """A GSE that takes each termination, and has nothing to report yet."""
+
+    async def request_termination(self, _task_id: str, agents: Sequence[GseAgentWithUser]) -> None:
+        """Accept."""
+        self.terminations.append(len(agents))
+
+    async def get_results(self, *_: Any) -> GseRecordsByAgent:
+        """Report nothing."""
+        return GseRecordsByAgent(None, {})
+
+
+async def test_what_is_cancelled_of_a_host_that_is_lost_is_terminated_in_gse(tmp_path: Path) -> None:
+    """Its agent may go on sending: nothing says that the file does not arrive."""
+    gse = ObedientGse()
+    gse.source_agent = GseAgentWithUser("another")
+    progress, sender = start_shard(gse, tmp_path)
+    async with asyncio.timeout(10):
+        await sender.send_until_all_ended_or_deadline()
+
+    assert (gse.terminations, gse.begun) == ([8], 0)
+    assert {(each.reason, each.message) for each in progress.targets} == {(FailureReason.CANCELLED, CANCELLED_LATE)}
+
+
 @pytest.mark.parametrize("has_free_turn", [True, False], ids=["late", "never"])
 @pytest.mark.parametrize(("was_sent", "message"), [(False, NOT_ASKED), (True, LATE)])
 async def test_gse_is_not_asked_to_send_when_the_time_is_over(
