@@ -299,6 +299,7 @@ class ShardSender:
         finally:
             terminating.cancel()
             await asyncio.gather(terminating, return_exceptions=True)
+        self._progress.mark_targets_as_being_terminated(await self._list_cancelled_targets())
         self._progress.end_unfinished_at_deadline()
         await self._save_changed_targets_and_tasks()
 

@@ -296,6 +296,20 @@ async def test_what_is_cancelled_of_a_host_that_is_lost_is_terminated_in_gse(tmp
     assert {(each.reason, each.message) for each in progress.targets} == {(FailureReason.CANCELLED, CANCELLED_LATE)}
 
 
+@pytest.mark.parametrize(("was_sent", "message"), [(False, CANCELLED), (True, CANCELLED_LATE)])
+async def test_what_is_cancelled_ends_as_cancelled_at_the_deadline_too(
+    tmp_path: Path, was_sent: bool, message: str
+) -> None:
+    """A worker may have taken the shard over then only, or waited for GSE since it was cancelled."""
+    progress, sender = start_shard(ObedientGse(), tmp_path, seconds=-1)
+    for target in progress.targets:
+        target.task_number = int(was_sent)
+    async with asyncio.timeout(10):
+        await sender.send_until_all_ended_or_deadline()
+
+    assert {(each.reason, each.message) for each in progress.targets} == {(FailureReason.CANCELLED, message)}
+
+
 @pytest.mark.parametrize("has_free_turn", [True, False], ids=["late", "never"])
 @pytest.mark.parametrize(("was_sent", "message"), [(False, NOT_ASKED), (True, LATE)])
 async def test_gse_is_not_asked_to_send_when_the_time_is_over(
