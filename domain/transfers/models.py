@@ -228,6 +228,7 @@ CANCELLED_UNHEARD = "It was cancelled. No worker was left to ask GSE to terminat
 CANCELLED_UNSURE = (
     "It was cancelled. GSE was asked to send it and never said whether it began to, so it may still arrive."
 )
+SENT_BEFORE = " GSE was asked to send it before, so it may still arrive."
 LATE = (
     "GSE had not reported that it arrived when the job's time was over; it may still do so. "
     "See whether the agent runs, then ask again."

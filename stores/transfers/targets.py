@@ -17,6 +17,7 @@ from domain.transfers.models import (
     CANCELLED,
     CANCELLED_UNHEARD,
     FINAL,
+    SENT_BEFORE,
     FailureReason,
     TargetEndAndReason,
     TransferState,
@@ -360,7 +361,8 @@ async def end_unfinished_targets(
             f"""
             UPDATE transfer_targets t
             SET state = $3, reason = $4, code = coalesce($5, t.failed_code), ended_at = now(),
-                message = left($6 || CASE WHEN t.failed_message = '' THEN '' ELSE $7 || t.failed_message END, $8)
+                message = left($6 || CASE WHEN $9 AND t.sending <> t.failed_in THEN $10 ELSE '' END
+                    || CASE WHEN t.failed_message = '' THEN '' ELSE $7 || t.failed_message END, $8)
             FROM transfer_jobs j
             WHERE j.job_id = $1 AND t.job = j.id AND t.shard = ANY($2::int[]) AND t.state NOT IN {FINAL_STATES}
             """,  # noqa: S608 - constants only
@@ -372,4 +374,6 @@ async def end_unfinished_targets(
             outcome.message,
             " The last try had failed: ",
             MESSAGE_MAX_CHARACTERS,
+            outcome.state is TransferState.FAILED,  # a Timeout says by itself what GSE may still do
+            SENT_BEFORE,
         )

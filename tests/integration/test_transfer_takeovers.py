@@ -95,6 +95,28 @@ async def test_a_worker_that_was_replaced_learns_it(database: Database) -> None:
     await second.require_held()
 
 
+@pytest.mark.parametrize(
+    ("sending", "failed_in", "may_arrive"),
+    [(0, 0, False), (1, 0, True), (2, 2, False)],
+    ids=["never", "sent", "failed"],
+)
+async def test_a_target_that_was_sent_and_whose_file_is_gone_may_still_get_it(
+    database: Database, sending: int, failed_in: int, may_arrive: bool
+) -> None:
+    """A worker that takes over needs the file; GSE may have it from the last one."""
+    job = await save_shard(database)
+    lease = ShardLease(database, job.job_id, 1, "first")
+    [target] = (await lease.acquire_and_load_shard()).targets
+    target.task_number, target.failed_in = sending, failed_in
+    await lease.write_changes_or_raise_if_lost([target])
+    await targets.end_unfinished_targets(database, job.job_id, [1], NO_FILE)
+    [ended] = (await lease.acquire_and_load_shard()).targets
+
+    assert (ended.state, ended.reason) == (NO_FILE.state, NO_FILE.reason)
+    assert ended.message.startswith(NO_FILE.message)
+    assert ("may still arrive" in ended.message) == may_arrive
+
+
 async def test_a_retry_gives_the_quota_of_what_it_leaves_out_back_as_it_is_saved(database: Database) -> None:
     """Both or none: whatever comes between, the project's quota of the day is neither lost nor given back twice."""
     job = await save_shard(database)
