@@ -239,7 +239,7 @@ async def purge_expired_targets_and_count_jobs(database: Database, jobs_max: int
         rows = await connection.fetch(
             """
             SELECT id, job_id FROM transfer_jobs WHERE expires_at <= now() AND purged_at IS NULL
-            ORDER BY expires_at LIMIT $1
+            ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED -- one that ends at this moment is kept
             """,
             jobs_max,
         )

@@ -318,13 +318,16 @@ _FAIL_ABSENT = f"""
     UPDATE transfer_targets t
     SET state = '{TransferState.FAILED}', reason = '{FailureReason.AGENT_OFFLINE}', ended_at = now(),
         message = 'Nothing was sent: ' || a.why || '. Install or start GSE''s agent on that host, then retry.'
-    FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id,
-        unnest($3::text[], $4::text[]) AS a (agent_id, why)
-    WHERE j.job_id = $1 AND s.number = ANY($2::int[]) AND t.job = j.id AND t.shard = s.number
-        AND t.state = '{TransferState.PENDING}' AND t.agent_id = a.agent_id AND s.holder IS NULL
+    FROM unnest($3::text[], $4::text[]) AS a (agent_id, why), (
+        SELECT s.job, s.number, s.project_id FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id
+        WHERE j.job_id = $1 AND s.number = ANY($2::int[]) AND s.holder IS NULL
+        FOR SHARE OF s -- or else a worker that acquires one meanwhile would send to targets that end here
+    ) s
+    WHERE t.job = s.job AND t.shard = s.number
+        AND t.state = '{TransferState.PENDING}' AND t.agent_id = a.agent_id
         AND NOT EXISTS (
             SELECT FROM transfer_cancels c
-            WHERE c.job_id = j.job_id AND c.project_id = s.project_id AND c.key IN (t.key, {ALL_TARGETS})
+            WHERE c.job_id = $1 AND c.project_id = s.project_id AND c.key IN (t.key, {ALL_TARGETS})
         )
 """  # noqa: S608 - constants only
 

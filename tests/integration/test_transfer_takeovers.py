@@ -70,6 +70,32 @@ async def test_a_late_check_of_agents_leaves_a_shard_that_is_sent(database: Data
     assert sent.state is TransferState.PENDING
 
 
+async def test_a_check_of_agents_waits_for_a_worker_that_acquires_the_shard(database: Database) -> None:
+    """It sends to what it has read: nothing of that may end as never sent."""
+    job = await save_shard(database)
+    absent = {"agent-1": "GSE does not know this agent"}
+    async with database.connection() as connection, connection.transaction():
+        await connection.execute("UPDATE transfer_shards SET holder = 'first'")
+        check = asyncio.create_task(targets.fail_pending_targets_of_absent_agents(database, job.job_id, [1], absent))
+        await asyncio.wait([check], timeout=0.5)
+    await check
+    [sent] = (await ShardLease(database, job.job_id, 1, "first").acquire_and_load_shard()).targets
+    assert sent.state is TransferState.PENDING
+
+
+async def test_a_job_that_ends_while_its_targets_are_to_be_purged_keeps_them(database: Database) -> None:
+    """It ended long after its deadline, and is kept from then on."""
+    await save_shard(database)
+    async with database.connection() as connection:
+        await connection.execute("UPDATE transfer_jobs SET expires_at = now() - interval '1 s'")
+        async with connection.transaction():
+            await connection.execute("UPDATE transfer_jobs SET expires_at = now() + interval '1 h'")
+            purge = asyncio.create_task(jobs.purge_expired_targets_and_count_jobs(database, 10))
+            await asyncio.wait([purge], timeout=0.5)
+        assert await purge == 0
+        assert await connection.fetchval("SELECT count(*) FROM transfer_targets") == 1
+
+
 async def test_a_job_that_ends_after_it_was_purged_stays_expired(database: Database) -> None:
     """Its targets are gone: nothing can be said of them any more."""
     job = await save_shard(database)
