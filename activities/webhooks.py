@@ -136,8 +136,8 @@ class WebhookActivities:
             )
         except SourceFault as fault:
             # The fault's hint is about sources of rows; its message is enough for a receiver.
-            error = truncate_text(fault.record.message)
-            return ReceiverResponse(error=error, is_final=fault.record.code == "address_denied")
+            message = truncate_text(fault.record.message)
+            return ReceiverResponse(error=message, is_final=fault.record.code == "address_denied")
         said = describe_error_response(answer.status, answer.body)
         return ReceiverResponse(
             status=answer.status,

@@ -55,5 +55,5 @@ async def test_a_late_step_leaves_a_finished_file(held: Services, step: str) -> 
     }
 
     with pytest.raises(DownloadHasEnded):
-        await ActivityEnvironment().run(*calls[step])
+        await ActivityEnvironment().run(calls[step][0], calls[step][1])
     assert await held.objects.get(key) == b"rows"
