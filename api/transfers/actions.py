@@ -17,13 +17,7 @@ from api.http.problems import RequestRejected
 from api.http.routes import Call, RouteAccess
 from api.pauses import SYSTEM_PAUSED
 from api.projects import ProjectPath
-from api.transfers.context import (
-    TransferContext,
-    build_missing_job_fault,
-    get_transfer_context,
-    is_expired,
-    routes,
-)
+from api.transfers.context import TransferContext, build_missing_job_fault, get_transfer_context, is_expired, routes
 from api.transfers.joins import WINDOW_FULL
 from api.transfers.queries import EXPIRED, build_expired_fault, build_task_response, read_job, read_task_target
 from api.transfers.quotas import (
@@ -69,8 +63,7 @@ from stores.transfers import jobs, openings, targets
 
 NOTHING_FAILED = "nothing_failed"
 SHARED_BY_REQUESTS_MAX = 1_000
-"""Files and specs that are remembered: tens of thousands of requests name the same ones, and dicts find what is the
-same object without comparing it."""
+"""Files and specs that are remembered: many requests name the same ones, and dicts find them without comparing."""
 RETRIES_MAX = 100
 """The retries of one window's job, including retries of retries."""
 EARLIER_RETRY_SECONDS, EARLIER_RETRY_POLL_SECONDS = 5.0, 0.1
@@ -262,6 +255,11 @@ async def _join_in_quota_and_get_window(
 
 
 @lru_cache(SHARED_BY_REQUESTS_MAX)
+def _build_spec(project_id: str, signature: str, user: str, folder: str) -> TransferSpec:
+    return TransferSpec(project_id=project_id, signature=signature, user=user, folder=folder)
+
+
+@lru_cache(SHARED_BY_REQUESTS_MAX)
 def _build_file_with_short_job_id(biz_id: int, app_id: int, path: str) -> FileByBizAppAndPath:
     file = FileByBizAppAndPath(biz_id=biz_id, app_id=app_id, path=path)
     length = len(str(TransferJobKey(file, 2**names.WINDOW_NUMBER_BITS - 1)).encode())
@@ -272,11 +270,6 @@ def _build_file_with_short_job_id(biz_id: int, app_id: int, path: str) -> FileBy
             "Use a shorter path.",
         )
     return file
-
-
-@lru_cache(SHARED_BY_REQUESTS_MAX)
-def _build_spec(project_id: str, signature: str, user: str, folder: str) -> TransferSpec:
-    return TransferSpec(project_id=project_id, signature=signature, user=user, folder=folder)
 
 
 async def _start_retry_under_free_number(

@@ -101,7 +101,8 @@ class _DocumentComparison:
             pairs = [(each, other) for other in new] if side == "request" else [(other, each) for other in old]
             found = [list(self._compare_alternative(*pair, side)) for pair in pairs if _have_one_type(*pair, side)]
             if found:
-                changes += min(found, key=lambda changed: len(changed))
+                fewest: list[str] = min(found, key=len)
+                changes += fewest
             else:
                 changes.append(f" {'cannot' if side == 'request' else 'can'} be {_name_type(each)}")
         return changes
