@@ -11,7 +11,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.orders import slice_attempts
-from activities.orders.reading import NewestOrdersOfWindow, WindowReader, WindowTooLarge
+from activities.orders.reading import READINGS_BYTES_MAX, NewestOrdersOfWindow, WindowReader, WindowTooLarge
 from activities.orders.watch import is_platform_paused
 from activities.orders.window_checks import require_clock_not_put_back
 from clients.platforms import (
@@ -48,6 +48,7 @@ from infra import log, metrics, temporal
 from infra.database import DATABASE_ERRORS
 from infra.heartbeats import send_heartbeats_during_block
 from infra.limits import DatabaseLimiter
+from infra.memory import MemoryBudget
 from services.services import Services
 from stores.orders import attempts, backfills, health, ledger, order_copies, platforms
 from stores.orders.attempts import SliceReadingResult
@@ -155,6 +156,7 @@ class PlatformActivities:
         self._settings = services.settings.orders
         self._quotas = services.settings.quotas
         self._connectors = PlatformConnectorFactory(services.http, DatabaseLimiter(services.database))
+        self._memory = MemoryBudget(READINGS_BYTES_MAX)
 
     @activity.defn(name="order_presence")
     async def answer_presence(self) -> None:
@@ -198,9 +200,8 @@ class PlatformActivities:
                 slice_attempts.convert_outages_to_wait(params, saver),
             ):
                 result = await self._take_and_read_slice_or_raise_attempt_failure(params, saver)
-            further_done = (
-                await self._read_further_slices(params, until) if result.ending is SliceReadOutcome.DONE else 0
-            )
+            is_done = result.ending is SliceReadOutcome.DONE
+            further_done = await self._read_further_slices(params, until) if is_done else 0
             return result.model_copy(update={"further_done": further_done})
 
     async def _read_further_slices(self, params: ReadSliceInput, until: float) -> int:
@@ -290,20 +291,20 @@ class PlatformActivities:
         if state.capability.is_in_repeated_hour(asked.start, asked.end):
             # Its halves would ask for the same whole hour.
             halves = None
-        reading = WindowReader(connector, asked, params.settings.max_rows_per_slice if halves else None)
-        try:
-            contents = await (
-                reading.read_in_one_pass_and_check_end()
-                if params.purpose is SliceReadPurpose.SWEEP
-                else reading.read_passes_until_confirmed()
-            )
-        except WindowTooLarge:
-            return await self._replace_slice_by_halves_and_build_result(params, halves or ())
-        is_zone_right = (
-            state.row.zone_checked_at is None and await reading.confirm_zone_by_query_at_modification_second()
-        )
-        copies = await self._fetch_details_of_new_versions(state, reading, list(contents.copies.values()))
-        return await self._store_pages_and_commit(state, params, contents, copies, is_zone_confirmed=is_zone_right)
+        with self._memory.hold() as held:
+            reading = WindowReader(connector, asked, params.settings.max_rows_per_slice if halves else None, held)
+            try:
+                contents = await (
+                    reading.read_in_one_pass_and_check_end()
+                    if params.purpose is SliceReadPurpose.SWEEP
+                    else reading.read_passes_until_confirmed()
+                )
+            except WindowTooLarge:
+                return await self._replace_slice_by_halves_and_build_result(params, halves or ())
+            is_unchecked = state.row.zone_checked_at is None
+            is_zone_right = is_unchecked and await reading.confirm_zone_by_query_at_modification_second()
+            copies = await self._fetch_details_of_new_versions(state, reading, list(contents.copies.values()))
+            return await self._store_pages_and_commit(state, params, contents, copies, is_zone_confirmed=is_zone_right)
 
     def build_connector(
         self,
@@ -337,11 +338,9 @@ class PlatformActivities:
         self, params: ReadSliceInput, halves: tuple[TimeWindow, ...]
     ) -> ReadSliceResult:
         jobs = await attempts.replace_slice_by_halves_unless_lost(self._database, params, halves)
-        return (
-            ReadSliceResult(ending=SliceReadOutcome.OVER)
-            if jobs is None
-            else ReadSliceResult(ending=SliceReadOutcome.SPLIT, halves=jobs)
-        )
+        if jobs is None:
+            return ReadSliceResult(ending=SliceReadOutcome.OVER)
+        return ReadSliceResult(ending=SliceReadOutcome.SPLIT, halves=jobs)
 
     async def _store_pages_and_commit(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Awaitable, Callable, Iterable, Set
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,11 +26,20 @@ from clients.platforms import (
     TooManyRows,
 )
 from domain.orders.capability import FilteredTimestamp, PagingByNumberCursorTokenOrLink, PlatformOrder
-from domain.orders.confirmation import PagingPass, PagingPassHistory, PagingPassVerdict
+from domain.orders.confirmation import PagingPassHistory, PagingPassVerdict, describe_unrest
 from domain.orders.windows import TimeWindow, floor_to_second
+from infra.memory import CompressedBytes, HeldMemory, MemoryBudget
 from stores.orders.fetched_orders import DIGEST_BYTES, FetchedOrder
 
 DETAILS_AT_ONCE: Final = 8
+SLICE_BYTES_MAX: Final = 48 * 1024 * 1024
+"""Memory of the orders of a slice beyond which it is split, like one of too many orders."""
+READINGS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Memory of the orders of all slices that a process reads at a time; the oldest of them goes on beyond it."""
+PROJECTED_FROM_BYTES: Final = SLICE_BYTES_MAX // 16
+"""From here on the total shows whether the orders that are still to come are too large."""
+COPY_BYTES: Final = 512
+"""What a copy takes beside its text: its id, times and digest, and its places in tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +48,7 @@ class RawOrderPage:
 
     number: int
     asked_at: datetime
-    body: bytes
+    body: CompressedBytes
 
 
 @dataclass
@@ -54,12 +64,14 @@ class NewestOrdersOfWindow:
     undated: int = 0
     """Orders without a time, counted likewise."""
     largest_page: int = 0
+    memory_bytes: int = 0
+    """Estimated memory of the copies."""
     may_be_cut: bool = False
     """Whether it ended after a round number of orders, which may be an undeclared limit of the platform."""
 
     def add_page(self, page: OrderPage) -> None:
         """Add the orders of a page."""
-        self.pages.append(RawOrderPage(page.number, page.asked_at, page.body))
+        self.pages.append(RawOrderPage(page.number, page.asked_at, CompressedBytes(page.body)))
         self.largest_page = max(self.largest_page, len(page.orders))
         self._keep_newest(FetchedOrder(order, page.asked_at) for order in page.orders)
 
@@ -67,7 +79,10 @@ class NewestOrdersOfWindow:
         kept = self.copies
         for copy in copies:
             before = kept.setdefault(copy.order.order_id, copy)
-            if before is not copy and copy.version_rank > before.version_rank:
+            if before is copy:
+                self.memory_bytes += len(copy.order.raw) + COPY_BYTES
+            elif copy.version_rank > before.version_rank:
+                self.memory_bytes += len(copy.order.raw) - len(before.order.raw)
                 kept[copy.order.order_id] = copy
 
     def add_contents_of_part(self, part: NewestOrdersOfWindow) -> None:
@@ -120,7 +135,7 @@ class _PassListing:
 
 
 class WindowTooLarge(Exception):
-    """The window has more orders than one reading may hold."""
+    """The window has more orders, or larger ones, than one reading may hold."""
 
 
 class WindowReader:
@@ -129,12 +144,16 @@ class WindowReader:
     Args:
         rows_max: Orders beyond which the slice is split instead; None where it is not split any more: then the
             window is read in as many parts as the platform's limits require.
+        held: Counts the memory of its orders; by default that of no other reading counts.
     """
 
-    def __init__(self, connector: PlatformConnector, window: TimeWindow, rows_max: int | None) -> None:
+    def __init__(
+        self, connector: PlatformConnector, window: TimeWindow, rows_max: int | None, held: HeldMemory | None = None
+    ) -> None:
         self._connector = connector
         self._window = window
         self._rows_max = rows_max
+        self._held = held or HeldMemory(MemoryBudget(math.inf))
         self.contents = NewestOrdersOfWindow()
 
     async def read_in_one_pass_and_check_end(self) -> NewestOrdersOfWindow:
@@ -168,7 +187,7 @@ class WindowReader:
         self.contents = NewestOrdersOfWindow()
         for half in halves:
             self.contents.add_contents_of_part(
-                await WindowReader(self._connector, half, None)._read_whole_or_in_halves(read)
+                await WindowReader(self._connector, half, None, self._held)._read_whole_or_in_halves(read)
             )
         return self.contents
 
@@ -198,7 +217,9 @@ class WindowReader:
                 is_doubtful=listing.may_hold_page_of_other_request,
             )
         if verdict is PagingPassVerdict.UNSTABLE:
-            raise self._build_unstable_failure(passes.done)
+            page_size, largest = capability.paging.size, self.contents.largest_page
+            sentence, hint = describe_unrest(self._window, passes.done, page_size, largest)
+            raise InconsistentAnswers(sentence, hint, may_pass=not 0 < largest < page_size)
         await self._require_complete_window(listing, total)
 
     def _is_sorted_and_reaches_total(self, listing: _PassListing, total: int | None) -> bool:
@@ -266,6 +287,7 @@ class WindowReader:
         async def fetch_details_and_require_not_older(copy: FetchedOrder) -> FetchedOrder:
             async with turns:
                 whole = FetchedOrder(*await self._connector.fetch_details(copy.order))
+                await self._held.add(len(whole.order.raw), self._connector.budget.seconds_left)
             listed, detailed = copy.order, whole.order
             if _get_version_rank(detailed) < _get_version_rank(listed):
                 raise InconsistentAnswers(
@@ -303,11 +325,15 @@ class WindowReader:
         self.contents.passes += 1
         try:
             async for page in self._connector.iterate_pages(self._window, total):
+                before = self.contents.memory_bytes
                 self.contents.add_page(page)
                 listing.may_hold_page_of_other_request |= self._may_belong_to_other_request(page, distinct)
                 listing.add_page(page)
                 distinct.update(order.order_id for order in page.orders)
-                if self._rows_max is not None and len(distinct) > self._rows_max:
+                await self._held.add(self.contents.memory_bytes - before, self._connector.budget.seconds_left)
+                if self._rows_max is not None and (
+                    len(distinct) > self._rows_max or self._has_too_large_orders(len(distinct), total)
+                ):
                     if not _is_filter_ignored(listing.outside, listing.rows):
                         raise WindowTooLarge
                     self._lift_row_limit()
@@ -321,6 +347,13 @@ class WindowReader:
         self.contents.undated = max(self.contents.undated, listing.undated)
         return listing
 
+    def _has_too_large_orders(self, rows: int, total: int | None) -> bool:
+        """Return whether the orders are too large together, or will be with those that were counted."""
+        size = self.contents.memory_bytes
+        if size < PROJECTED_FROM_BYTES:
+            return False
+        return size * max(1.0, (total or 0) / max(1, rows)) > SLICE_BYTES_MAX
+
     def _lift_row_limit(self) -> None:
         """Read the window whatever number of orders it has: its parts have as many."""
         self._rows_max = None
@@ -332,40 +365,6 @@ class WindowReader:
             return True
         is_led_to = page.number > 0 and capability.paging.kind is not PagingByNumberCursorTokenOrLink.NUMBER
         return is_led_to and (not page.orders or any(order.order_id in before for order in page.orders))
-
-    def _build_unstable_failure(self, done: list[PagingPass]) -> InconsistentAnswers:
-        window = f"The window {self._window.start.isoformat()} to {self._window.end.isoformat()}"
-        page_size, largest = self._connector.capability.paging.size, self.contents.largest_page
-        last, is_short = done[-1], 0 < largest < page_size
-        sentence = f"{window} does not come to rest: " + "; ".join(
-            f"{each.before} before, {each.distinct} told, {each.after} after" for each in done
-        )
-        hint = "A longer settle_lag or a shorter interval may help; else redo or skip the slice."
-        rows = f"{len(done)} passes told {', '.join(f'{each.rows} rows of {each.distinct} orders' for each in done)}"
-        if last.after is None:
-            sentence = f"{window} does not come to rest: {rows}"
-        elif all(each.before == each.after == last.after for each in done):
-            sentence = f"{window} is counted as {last.after} orders each time, and does not come to rest: {rows}"
-            hint = (
-                "Nothing moves there, so that waiting does not help. Compare its record with the platform's documents: "
-                "`total` may count other orders, `paging.first` may be another page, pages may need a parameter that "
-                "sorts them, or `rows.id` may not tell orders apart."
-            )
-        if last.is_unsorted:
-            unsorted = sum(each.is_unsorted for each in done)
-            sentence = (
-                f"{window} is told in another sequence each time it is paged: in {unsorted} of {len(done)} passes"
-            )
-            hint = (
-                "Orders may be passed by each time. Have the platform sort its pages by something that stays, by a "
-                "parameter of its record; or declare its `total`, or its cursor, if it has one."
-            )
-        if is_short:
-            hint = (
-                f"No page held more than {largest} orders, and {page_size} were asked for: if that is all that the "
-                "platform tells on a page, say so in its record (`paging.size`)."
-            )
-        return InconsistentAnswers(f"{sentence}.", hint, may_pass=not is_short)
 
 
 def _is_filter_ignored(outside: int, orders: int) -> bool:

@@ -173,7 +173,7 @@ def _encode_parquet(pages: Sequence[RawOrderPage]) -> bytes:
     out = io.BytesIO()
     with pq.ParquetWriter(out, schema, compression="zstd", use_dictionary=False, write_statistics=False) as writer:
         for group in _group_by_bytes(pages):
-            rows = [{"page": each.number, "asked_at": each.asked_at, "body": each.body} for each in group]
+            rows = [{"page": each.number, "asked_at": each.asked_at, "body": each.body.decompress()} for each in group]
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))
     return out.getvalue()
 
@@ -184,7 +184,7 @@ def _group_by_bytes(pages: Sequence[RawOrderPage]) -> Iterator[list[RawOrderPage
     size = 0
     for page in pages:
         group.append(page)
-        size += len(page.body)
+        size += page.body.size
         if size >= GROUP_BYTES:
             yield group
             group, size = [], 0

@@ -25,6 +25,7 @@ from clients.platforms.failures import InconsistentAnswers
 from domain.orders.access import Account
 from domain.orders.capability import ID, MODIFIED, MORE, ROWS, TOTAL, VERSION, Capability, PlatformOrder
 from domain.orders.jsonpath import JsonReader, UnreadableJson
+from infra.memory import CompressedBytes
 
 _TRUE: Final = frozenset({"true", "yes", "y"})
 _FALSE: Final = frozenset({"false", "no", "n"})
@@ -163,17 +164,18 @@ class OrderParser:
             moment = self._moment(modified, asked_at) if is_dated else undated_as
         except (UnreadableJson, ValueError, OverflowError) as error:
             raise self._build_unreadable_failure(text, str(error)) from None
-        order_id, account = self._id(root), self._account
-        if order_id is None or order_id == "":
+        told_id, account = self._id(root), self._account
+        if told_id is None or told_id == "":
             raise self._build_unreadable_failure(text, f"there is nothing at {self._capability.rows.id}")
-        if not _LOST.isdisjoint(str(order_id)):
+        order_id = str(told_id)
+        if not _LOST.isdisjoint(order_id):
             raise self._build_unreadable_failure(text, "its id holds a NUL character or one that was lost")
-        if len(str(order_id).encode()) > ORDER_ID_MAX_BYTES:
+        if len(order_id.encode()) > ORDER_ID_MAX_BYTES:
             raise self._build_unreadable_failure(text, f"its id is longer than {ORDER_ID_MAX_BYTES:,} bytes")
         version = self._version(root) or 0
         if not -VERSION_LIMIT <= version < VERSION_LIMIT:
             raise self._build_unreadable_failure(text, "its version has more than 64 bits")
-        return PlatformOrder(account.platform, account.shop, str(order_id), moment, version, bytes(text)), is_dated
+        return PlatformOrder(account.platform, account.shop, order_id, moment, version, bytes(text)), is_dated
 
     def _build_unreadable_failure(self, text: msgspec.Raw, reason: str) -> InconsistentAnswers:
         excerpt = bytes(text)[:300].decode(errors="replace")
@@ -203,23 +205,44 @@ class LoggedPlatformAnswer(msgspec.Struct, frozen=True):
         return HttpResponse(200, CIMultiDictProxy(CIMultiDict(self.headers)), self.body)
 
 
+@dataclass(frozen=True, slots=True)
+class _CompressedAnswer:
+    question: str
+    asked_at: datetime
+    headers: tuple[tuple[str, str], ...]
+    body: CompressedBytes
+
+    @classmethod
+    def compress(cls, answer: LoggedPlatformAnswer) -> Self:
+        return cls(answer.question, answer.asked_at, answer.headers, CompressedBytes(answer.body))
+
+    def decompress(self) -> LoggedPlatformAnswer:
+        return LoggedPlatformAnswer(self.question, self.asked_at, self.headers, self.body.decompress())
+
+
 _DECODER = msgspec.msgpack.Decoder(LoggedPlatformAnswer)
 _LENGTH: Final = struct.Struct(">I")
+_PIECE_BYTES: Final = 64 * 1024
 
 
-def _iterate_logged_answers(encoded: memoryview) -> Iterator[LoggedPlatformAnswer]:
-    while encoded:
-        end = _LENGTH.size + _LENGTH.unpack_from(encoded)[0]
-        yield _DECODER.decode(encoded[_LENGTH.size : end])
-        encoded = encoded[end:]
+def _iterate_logged_answers(encoded: bytes) -> Iterator[LoggedPlatformAnswer]:
+    """Decode answers, one after the other: together they would exist twice."""
+    decompressor, rest = zlib.decompressobj(), b""
+    for start in range(0, len(encoded), _PIECE_BYTES):
+        rest += decompressor.decompress(encoded[start : start + _PIECE_BYTES])
+        while len(rest) >= _LENGTH.size and len(rest) >= (end := _LENGTH.size + _LENGTH.unpack_from(rest)[0]):
+            yield _DECODER.decode(rest[_LENGTH.size : end])
+            rest = rest[end:]
+    if rest or not decompressor.eof:
+        raise zlib.error("its end is missing")
 
 
 class ReplayableAnswerLog:
-    """The answers that one reading has received."""
+    """The answers that one reading has received, compressed: mostly they are not needed any more."""
 
     def __init__(self, kept: Iterable[LoggedPlatformAnswer] = ()) -> None:
-        self._kept = list(kept)
-        self._replayable: defaultdict[str, deque[LoggedPlatformAnswer]] = defaultdict(deque)
+        self._kept = [_CompressedAnswer.compress(each) for each in kept]
+        self._replayable: defaultdict[str, deque[_CompressedAnswer]] = defaultdict(deque)
         for each in self._kept:
             self._replayable[each.question].append(each)
         self.gained = 0
@@ -229,8 +252,8 @@ class ReplayableAnswerLog:
     def decode(cls, body: bytes) -> Self:
         """Decode a log; raises ValueError where another version of the code has written it in another form."""
         try:
-            return cls(_iterate_logged_answers(memoryview(zlib.decompress(body))))
-        except (msgspec.MsgspecError, struct.error, zlib.error) as error:
+            return cls(_iterate_logged_answers(body))
+        except (msgspec.MsgspecError, zlib.error) as error:
             raise ValueError(f"the log of answers cannot be read: {error}") from error
 
     @property
@@ -243,19 +266,19 @@ class ReplayableAnswerLog:
         kept, compressor = list(self._kept), zlib.compressobj(_FAST)
         parts: list[bytes] = []
         for each in kept:
-            encoded = msgspec.msgpack.encode(each)
+            encoded = msgspec.msgpack.encode(each.decompress())
             parts += (compressor.compress(_LENGTH.pack(len(encoded))), compressor.compress(encoded))
         return b"".join((*parts, compressor.flush()))
 
     def pop_next_logged_answer(self, request_key: str) -> LoggedPlatformAnswer | None:
         """Return the next logged answer to a request, or None."""
         logged = self._replayable.get(request_key)
-        return logged.popleft() if logged else None
+        return logged.popleft().decompress() if logged else None
 
     def add(self, request_key: str, asked_at: datetime, answer: HttpResponse) -> None:
         """Add an answer."""
         headers = tuple((str(name), value) for name, value in answer.headers.items())
-        self._kept.append(LoggedPlatformAnswer(request_key, asked_at, headers, answer.body))
+        self._kept.append(_CompressedAnswer(request_key, asked_at, headers, CompressedBytes(answer.body)))
         self.gained += 1
 
 
@@ -277,6 +300,8 @@ def decode_to_utf8_and_tell_if_whole(answer: HttpResponse) -> tuple[bytes, bool]
     A declared charset counts only where the body is not UTF-8: many servers declare a default that they do not follow.
     """
     body = answer.body
+    if body.isascii():
+        return body, True
     try:
         body.decode()
     except UnicodeDecodeError:

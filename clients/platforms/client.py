@@ -7,6 +7,7 @@ import math
 import re
 import time
 from collections.abc import Awaitable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -20,6 +21,7 @@ from clients.http import (
     HttpResponse,
     RetryingServiceCaller,
     RetryPolicy,
+    WaitBeforeReadingBeyondSize,
     parse_http_date,
     parse_retry_after,
 )
@@ -43,7 +45,8 @@ from domain.orders.jsonpath import JsonReader, UnreadableJson, replace_lone_surr
 from domain.redaction import remove_long_secrets
 from infra import log, metrics
 
-ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
+ANSWER_MAX_BYTES: Final = 32 * 1024 * 1024
+LARGE_ANSWER_BYTES: Final = 4 * 1024 * 1024
 ANSWER_TIMEOUT_SECONDS: Final = 60.0
 EXCERPT_CHARACTERS: Final = 300
 _HEADERS: Final = {"Accept": "application/json", "Cache-Control": "no-cache"}
@@ -96,7 +99,7 @@ class PlatformClient:
         budget: AttemptTimeBudget,
     ) -> None:
         self.answers = answers
-        self._budget = budget
+        self.budget = budget
         self._http = http
         self._gate = gate
         self._capability = capability
@@ -177,10 +180,7 @@ class PlatformClient:
         return AttemptTimeUsedUp(f"The whole slice of {self} could not be read within its timeout.")
 
     def _build_circuit_open_failure(self, breaker: CircuitBreaker) -> PlatformBusy:
-        return PlatformBusy(
-            f"{self} {breaker.describe_open_state()}",
-            retry_after_seconds=breaker.open_seconds,
-        )
+        return PlatformBusy(f"{self} {breaker.describe_open_state()}", retry_after_seconds=breaker.open_seconds)
 
     def __str__(self) -> str:
         return f"Platform {self._account.platform} ({self._capability.kind}, shop {self._account.shop})"
@@ -208,7 +208,7 @@ class PlatformClient:
 
     async def _wait_for_credentials(self, credentials: Awaitable[Credentials]) -> Credentials:
         """Wait until the time of the attempt is used up at most; a token goes on being fetched for other attempts."""
-        seconds = self._budget.until - time.monotonic()
+        seconds = self.budget.until - time.monotonic()
         try:
             async with asyncio.timeout(None if seconds == math.inf else seconds):
                 return await credentials
@@ -222,18 +222,18 @@ class PlatformClient:
 
     async def _request_once(self, request: _Request, credentials: Credentials) -> AnswerWithValues:
         asked_at = datetime.now(UTC) + self.clock_skew
-        with self._budget.record_slowest_answer():
+        with self.budget.record_slowest_answer():
             answer = await self._send_signed(request.url, request.parameters, credentials)
         return self._parse_answer(answer, request.reader, asked_at)
 
     async def _wait_for_permit(self, permits: RequestPermits | None) -> None:
         if permits is None:
             return
-        if self._budget.seconds_left <= 0:
+        if self.budget.seconds_left <= 0:
             raise self._build_time_used_up()
         began = time.monotonic()
         try:
-            await self._budget.wait_for_permit(permits)
+            await self.budget.wait_for_permit(permits)
         except PlatformBusy:
             metrics.PLATFORM_QUOTA_REFUSALS.labels(self._account.platform).inc()
             raise
@@ -241,27 +241,28 @@ class PlatformClient:
             metrics.PLATFORM_WAITS.labels(self._account.platform).observe(time.monotonic() - began)
 
     async def _send_signed(self, url: str, parameters: Mapping[str, str], credentials: Credentials) -> HttpResponse:
-        signed = add_authentication(
-            self._capability.access, credentials, parameters, datetime.now(UTC) + self.clock_skew
-        )
-        whole_seconds = self._budget.answer_seconds or ANSWER_TIMEOUT_SECONDS
-        timeout_seconds = min(whole_seconds, self._budget.until - time.monotonic())
+        now = datetime.now(UTC) + self.clock_skew
+        signed = add_authentication(self._capability.access, credentials, parameters, now)
+        whole_seconds = self.budget.answer_seconds or ANSWER_TIMEOUT_SECONDS
+        timeout_seconds = min(whole_seconds, self.budget.until - time.monotonic())
         if timeout_seconds <= 0:
             raise self._build_time_used_up()
         query = urlencode(signed.parameters)
-        joint = "&" if "?" in url else "?"
         try:
-            answer = await self._http.get(
-                f"{url}{joint}{query}" if query else url,
-                headers={**_HEADERS, **self._headers, **signed.headers},
-                max_bytes=ANSWER_MAX_BYTES,
-                timeout_seconds=timeout_seconds,
-            )
+            async with AsyncExitStack() as slot:
+                wait = partial(slot.enter_async_context, self._gate.large_answers)
+                answer = await self._http.get(
+                    f"{url}{'&' if '?' in url else '?'}{query}" if query else url,
+                    headers={**_HEADERS, **self._headers, **signed.headers},
+                    max_bytes=ANSWER_MAX_BYTES,
+                    timeout_seconds=timeout_seconds,
+                    wait_beyond=WaitBeforeReadingBeyondSize(LARGE_ANSWER_BYTES, wait),
+                )
         except SourceFault as fault:
             metrics.PLATFORM_REQUESTS.labels(self._account.platform, "unanswered").inc()
             if fault.record.code == "source_timeout" and timeout_seconds < whole_seconds:
                 raise self._build_time_used_up() from None
-            raise _build_no_answer_failure(self, fault, is_short=self._budget.answer_seconds is not None) from None
+            raise _build_no_answer_failure(self, fault, is_short=self.budget.answer_seconds is not None) from None
         metrics.PLATFORM_REQUESTS.labels(self._account.platform, str(answer.status)).inc()
         metrics.PLATFORM_BYTES.labels(self._account.platform).inc(len(answer.body))
         # A platform may repeat what it was sent, and wrong answers are quoted.
@@ -380,8 +381,6 @@ def _choose_remedy(status: int, capability: Capability) -> str:
 _SMALLER: Final = "Lower `paging.size` in its record, so that its pages are smaller."
 _HINTS: Final = {"source_too_large": _SMALLER, "source_timeout": f"{_SMALLER} Or find out why it is slow."}
 """Hints in place of those for downloads."""
-
-
 _SILENT: Final = "Find out why it does not answer: ask the platform's owner, and look at the network on the way to it."
 
 

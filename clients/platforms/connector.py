@@ -49,6 +49,7 @@ class PlatformConnector:
 
     def __init__(self, client: PlatformClient, capability: Capability, account: Account) -> None:
         self.capability = capability
+        self.budget = client.budget
         self._client = client
         self._fixed = {
             **capability.query.parameters,
@@ -377,11 +378,7 @@ class PlatformConnectorFactory:
         return PlatformConnector(client, capability, account)
 
     def _get_or_create_shared_state(
-        self,
-        account: Account,
-        rate: RateLimit,
-        detail: DetailCall | None,
-        quota: DailyQuotaOfAllPlatforms | None,
+        self, account: Account, rate: RateLimit, detail: DetailCall | None, quota: DailyQuotaOfAllPlatforms | None
     ) -> PlatformStateSharedByConnectors:
         platform, gate = account.platform, self._gates.get(account.platform)
         if gate is None or gate.base_url != account.base_url:

@@ -237,7 +237,7 @@ class _RepetitionGuard:
     def count_page_and_require_progress(self, step: PageWithNextToken) -> PageWithNextToken:
         ids = _collect_order_ids(step)
         self._empty = 0 if ids else self._empty + 1
-        self._same = self._same + 1 if self.repeats_previous(step) else 0
+        self._same = self._same + 1 if ids and ids == self._ids else 0
         self._has_differed = self._has_differed or (self._pages > 0 and ids != self._ids)
         self._ids = ids
         self._pages += 1

@@ -76,6 +76,8 @@ class PlatformStateSharedByConnectors:
     """How far its clock is ahead of ours; None before its first answer."""
     uncapped_page_sizes: set[int] = field(default_factory=set)
     """The page sizes of which it has listed a full page."""
+    large_answers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    """Held by the large answer that is being read; each exists several times until it is parsed."""
 
 
 class RequestPermits:

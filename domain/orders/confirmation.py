@@ -12,11 +12,13 @@ and what was on the page itself is missing. Where the total is right by chance, 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
+
+from domain.orders.windows import TimeWindow
 
 PASSES_MAX: Final = 5
 QUIET_PASSES_MAX: Final = 2
@@ -85,14 +87,15 @@ class PagingPassHistory:
         is_doubtful: bool = False,
     ) -> PagingPassVerdict:
         """Add a pass with the ids that it listed, in their sequence, and return what follows."""
-        new = set(order_ids) - self.ids
+        distinct = set(order_ids)
+        new = distinct - self.ids
         self.ids |= new
         self.done.append(
             PagingPass(
                 total_before,
                 total_after,
                 len(order_ids),
-                len(set(order_ids)),
+                len(distinct),
                 len(new),
                 repeated,
                 is_unsorted,
@@ -121,6 +124,42 @@ class PagingPassHistory:
     def _has_stopped_finding_orders(self) -> bool:
         """Whether pass after pass lists the same orders, and the platform counts more."""
         return len(self.done) > QUIET_PASSES_MAX and not any(each.new for each in self.done[-QUIET_PASSES_MAX:])
+
+
+def describe_unrest(window: TimeWindow, done: Sequence[PagingPass], page_size: int, largest: int) -> tuple[str, str]:
+    """Return a sentence about a window that no pass has confirmed, and what may help.
+
+    Args:
+        largest: Orders of the largest page.
+    """
+    subject, last = f"The window {window.start.isoformat()} to {window.end.isoformat()}", done[-1]
+    sentence = f"{subject} does not come to rest: " + "; ".join(
+        f"{each.before} before, {each.distinct} told, {each.after} after" for each in done
+    )
+    hint = "A longer settle_lag or a shorter interval may help; else redo or skip the slice."
+    rows = f"{len(done)} passes told {', '.join(f'{each.rows} rows of {each.distinct} orders' for each in done)}"
+    if last.after is None:
+        sentence = f"{subject} does not come to rest: {rows}"
+    elif all(each.before == each.after == last.after for each in done):
+        sentence = f"{subject} is counted as {last.after} orders each time, and does not come to rest: {rows}"
+        hint = (
+            "Nothing moves there, so that waiting does not help. Compare its record with the platform's documents: "
+            "`total` may count other orders, `paging.first` may be another page, pages may need a parameter that "
+            "sorts them, or `rows.id` may not tell orders apart."
+        )
+    if last.is_unsorted:
+        unsorted = sum(each.is_unsorted for each in done)
+        sentence = f"{subject} is told in another sequence each time it is paged: in {unsorted} of {len(done)} passes"
+        hint = (
+            "Orders may be passed by each time. Have the platform sort its pages by something that stays, by a "
+            "parameter of its record; or declare its `total`, or its cursor, if it has one."
+        )
+    if 0 < largest < page_size:
+        hint = (
+            f"No page held more than {largest} orders, and {page_size} were asked for: if that is all that the "
+            "platform tells on a page, say so in its record (`paging.size`)."
+        )
+    return f"{sentence}.", hint
 
 
 LATENESS_MARGIN: Final = 1.5

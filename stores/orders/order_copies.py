@@ -37,7 +37,8 @@ from stores.tables.orders import Order as OrderRow
 
 BATCH: Final = 2_000
 COPY_BATCH: Final = 10_000
-"""New orders that are encoded at once: their bytes exist three times until they are written."""
+BATCH_BYTES: Final = 4 * 1024 * 1024
+"""Of the orders that are encoded at once: their bytes exist three times until they are written."""
 MARK_MARGIN: Final = timedelta(hours=1)
 """How much longer than a mark is good the copies that it names are kept: a mark ends by the clock of an API, a copy was
 replaced at the beginning of a transaction, which may have waited, and a page of an export is under way for a while."""
@@ -190,8 +191,13 @@ async def _keep_replaced_copies_and_write_new(
 
 
 def _split_batches(copies: Sequence[FetchedOrder], size: int = BATCH) -> Iterator[Sequence[FetchedOrder]]:
-    for start in range(0, len(copies), size):
-        yield copies[start : start + size]
+    """Yield the copies in batches of at most so many orders, which end after `BATCH_BYTES`."""
+    start = volume = 0
+    for place, copy in enumerate(copies, 1):
+        volume += len(copy.order.raw)
+        if place - start == size or volume >= BATCH_BYTES or place == len(copies):
+            yield copies[start:place]
+            start, volume = place, 0
 
 
 OrderPosition = tuple[datetime, str, str, str]

@@ -1,15 +1,20 @@
-"""Memory that is free goes back to the system."""
+"""Large pieces of work share the memory of a process, and what is free goes back to the system."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import subprocess
 import sys
 import textwrap
+from contextlib import ExitStack
 
 import pytest
 
 from infra import memory
+from infra.memory import SMALL_BYTES, CompressedBytes, MemoryBudget
+
+FOREVER = math.inf
 
 SCRIPT = """
     import psutil
@@ -46,3 +51,35 @@ async def test_it_is_given_back_until_told_to_stop(monkeypatch: pytest.MonkeyPat
         given.clear()
     stop.set()
     await giving
+
+
+def test_compressed_bytes_are_the_same_again() -> None:
+    """Whatever they are."""
+    for content in (b"", b"{}", b"order " * 100_000, bytes(range(256)) * 7):
+        packed = CompressedBytes(content)
+        assert (packed.decompress(), packed.size) == (content, len(content))
+    assert len(CompressedBytes(b"order " * 100_000)._compressed) < 60_000
+
+
+async def test_large_pieces_of_work_wait_for_each_other_and_the_oldest_goes_on() -> None:
+    """Beyond the limit; small ones never wait, and what ends makes room."""
+    budget, large = MemoryBudget(3 * SMALL_BYTES), SMALL_BYTES + 1
+    with budget.hold() as small, ExitStack() as work:
+        oldest = work.enter_context(budget.hold())
+        with budget.hold() as younger:
+            await oldest.add(large, FOREVER)
+            waiting = asyncio.create_task(younger.add(2 * large, FOREVER))
+            await asyncio.wait_for(small.add(SMALL_BYTES, FOREVER), 1)
+            await asyncio.wait_for(oldest.add(large, FOREVER), 1)
+            assert not waiting.done()
+            work.close()
+            await asyncio.wait_for(waiting, 1)
+
+
+async def test_work_waits_for_room_no_longer_than_it_may() -> None:
+    """Then its time is used up, which its next request says."""
+    budget = MemoryBudget(SMALL_BYTES)
+    with budget.hold() as oldest, budget.hold() as younger:
+        await oldest.add(2 * SMALL_BYTES, FOREVER)
+        await asyncio.wait_for(younger.add(2 * SMALL_BYTES, 0.01), 1)
+        await asyncio.wait_for(younger.add(0, -1), 1)

@@ -87,7 +87,7 @@ async def test_an_attempt_stops_before_it_is_ended() -> None:
         window = here.window(1_200)
         walk = here.connector.iterate_pages(window, await here.connector.fetch_row_count(window))
         page = await anext(walk)
-        here.connector._client._budget.until = 0.0  # its time is over
+        here.connector.budget.until = 0.0  # its time is over
         with pytest.raises(AttemptTimeUsedUp):
             await anext(walk)
         again = here.again(store_and_load(here.connector.answer_log))
@@ -102,7 +102,7 @@ async def test_a_request_ends_with_the_time_of_its_attempt() -> None:
         walk = here.connector.iterate_pages(window, await here.connector.fetch_row_count(window))
         await anext(walk)
         here.platform.set(here.platform.scenario.model_copy(update={"faults": PlatformFaults(slow_ms=10_000)}))
-        here.connector._client._budget.until = (began := time.monotonic()) + 1
+        here.connector.budget.until = (began := time.monotonic()) + 1
         with pytest.raises(AttemptTimeUsedUp):
             await anext(walk)
         assert time.monotonic() - began < 8

@@ -164,7 +164,7 @@ async def test_a_slow_end_point_takes_no_longer_than_the_attempt_has(is_renewal:
             await here.connector.fetch_row_count(window)
         slow = faults.model_copy(update={"login_slow_ms": 1_500})
         here.platform.set(here.platform.scenario.model_copy(update={"faults": slow}))
-        here.connector._client._budget.until = (began := time.monotonic()) + 0.3
+        here.connector.budget.until = (began := time.monotonic()) + 0.3
         with pytest.raises(AttemptTimeUsedUp):
             await read_by(here, here.connector)
         assert time.monotonic() - began < 1.2

@@ -1,0 +1,139 @@
+"""What slices that are read hold in memory is bounded, whatever a platform answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from activities.orders import reading
+from activities.orders.reading import COPY_BYTES, WindowReader, WindowTooLarge
+from clients.platforms import OrderPage, client
+from domain.orders.capability import PlatformOrder
+from domain.orders.windows import TimeWindow
+from infra import memory
+from infra.memory import MemoryBudget
+from sims.platforms.dialects.plain import PLAIN
+from stores.orders import order_copies
+from stores.orders.fetched_orders import FetchedOrder
+from tests.support.platforms import RunningConnector, running_connector
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+KB = 1024
+SLICE_BYTES = 400 * KB
+PAGE_BYTES = 10 * (4 * KB + COPY_BYTES)
+UNCOUNTED = PLAIN.model_copy(update={"total": None})
+
+
+def order(name: object, size: int) -> PlatformOrder:
+    """One of so many bytes."""
+    return PlatformOrder("7", "shop-1", str(name), NOW, 0, b"x" * size)
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of some hundred thousand bytes are large."""
+    monkeypatch.setattr(reading, "SLICE_BYTES_MAX", SLICE_BYTES)
+    monkeypatch.setattr(reading, "PROJECTED_FROM_BYTES", SLICE_BYTES // 16)
+    monkeypatch.setattr(memory, "SMALL_BYTES", 0)
+
+
+def list_large_orders(
+    here: RunningConnector, monkeypatch: pytest.MonkeyPatch, pages: int, look: Callable[[], int] = int
+) -> list[int]:
+    """Have each pass list pages of ten orders of 4 KB; return what a look shows before each of them."""
+    asked: list[int] = []
+
+    async def iterate_pages(window: TimeWindow, _: int | None) -> AsyncIterator[OrderPage]:
+        for number in range(pages):
+            asked.append(look())
+            await asyncio.sleep(0)
+            orders = [order(f"{number}-{place}", 4 * KB) for place in range(10)]
+            yield OrderPage(number, orders, b"{}", window.end, None, 0, 0)
+
+    monkeypatch.setattr(here.connector, "iterate_pages", iterate_pages)
+    return asked
+
+
+async def test_a_slice_of_large_orders_is_split_before_they_are_all_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a total when it holds too much; with one as soon as it shows that it will."""
+    async with running_connector(UNCOUNTED, orders=1) as here:
+        asked = list_large_orders(here, monkeypatch, pages=100)
+        reader = WindowReader(here.connector, here.window(600), 10_000)
+        with pytest.raises(WindowTooLarge):
+            await reader.read_passes_until_confirmed()
+        assert len(asked) == 9
+        assert reader.contents.memory_bytes == 9 * PAGE_BYTES
+
+    async with running_connector(orders=1) as here:
+        asked = list_large_orders(here, monkeypatch, pages=100)
+
+        async def count(_: TimeWindow) -> int:
+            return 1_000
+
+        monkeypatch.setattr(here.connector, "fetch_row_count", count)
+        with pytest.raises(WindowTooLarge):
+            await WindowReader(here.connector, here.window(600), 10_000).read_passes_until_confirmed()
+        assert len(asked) == 1
+
+
+async def test_a_window_that_cannot_be_split_is_read_however_large_its_orders_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one of a second, or one that was complete."""
+    async with running_connector(UNCOUNTED, orders=1) as here:
+        list_large_orders(here, monkeypatch, pages=20)
+        contents = await WindowReader(here.connector, here.window(600), None).read_passes_until_confirmed()
+        assert len(contents.copies) == 200
+
+
+async def test_slices_that_are_read_together_hold_no_more_than_the_process_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty slices that fit: together the limit, a page of each, and what the oldest holds beyond it."""
+    limit, budget = 600 * KB, MemoryBudget(600 * KB)
+    async with running_connector(UNCOUNTED, orders=1) as here:
+        held = list_large_orders(here, monkeypatch, pages=8, look=lambda: sum(each.bytes for each in budget._held))
+
+        async def read() -> int:
+            with budget.hold() as held:
+                reader = WindowReader(here.connector, here.window(600), 10_000, held)
+                return len((await reader.read_passes_until_confirmed()).copies)
+
+        assert await asyncio.gather(*(read() for _ in range(20))) == [80] * 20
+        assert budget._held == {}
+    assert limit < max(held) <= limit + (20 + 8) * PAGE_BYTES < 20 * 8 * PAGE_BYTES
+
+
+async def test_pages_as_received_and_answers_take_a_fraction_of_their_size() -> None:
+    """Both are kept until a slice is committed, and seldom needed."""
+    async with running_connector(orders=3_000, span_seconds=3_600) as here:
+        contents = await WindowReader(here.connector, here.window(3_000), None).read_passes_until_confirmed()
+        kept = [*contents.pages, *here.connector.answer_log._kept]
+        assert sum(len(each.body._compressed) for each in kept) * 4 < sum(each.body.size for each in kept)
+
+
+async def test_one_large_answer_of_a_platform_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one waits at its beginning."""
+    monkeypatch.setattr(client, "LARGE_ANSWER_BYTES", KB)
+    async with running_connector(orders=3_000, span_seconds=3_600) as here:
+        slot, window = here.connector._client._gate.large_answers, here.window(3_000)
+        async with slot:
+            large = asyncio.create_task(here.connector.fetch_first_page(window))
+            assert await asyncio.wait_for(here.connector.fetch_row_count(window), 5)
+            done, _ = await asyncio.wait([large], timeout=0.3)
+            assert not done
+        assert len((await asyncio.wait_for(large, 5)).orders) == 100
+        assert not slot.locked()
+
+
+def test_orders_are_written_in_batches_of_some_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large ones in smaller batches; none is left out, none comes twice."""
+    monkeypatch.setattr(order_copies, "BATCH_BYTES", 100)
+    sizes: list[Any] = [10] * 7 + [250] + [10] * 25 + [99, 1]
+    copies = [FetchedOrder(order(number, size), NOW + timedelta(seconds=number)) for number, size in enumerate(sizes)]
+    batches = [*order_copies._split_batches(copies, 6)]
+    assert [copy for batch in batches for copy in batch] == copies
+    assert [len(batch) for batch in batches] == [6, 2, 6, 6, 6, 6, 2, 1]
+    assert [*order_copies._split_batches([], 6)] == []
