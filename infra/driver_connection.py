@@ -24,7 +24,7 @@ class DriverConnection(asyncpg.Connection):
 
     def transaction(self, *, isolation: Any = None, readonly: bool = False, deferrable: bool = False) -> Transaction:
         """See base class."""
-        return _ClosingWhenCancelledTransaction(self, isolation, readonly, deferrable)
+        return _LeftWhenCancelledTransaction(self, isolation, readonly, deferrable)
 
     async def execute(self, *arguments: Any, **options: Any) -> Any:
         """See base class."""
@@ -54,15 +54,12 @@ class DriverConnection(asyncpg.Connection):
         return await run(*arguments, **options)
 
 
-class _ClosingWhenCancelledTransaction(Transaction):
-    """Close the connection when the block is cancelled: a rollback would wait for a server that hangs."""
+class _LeftWhenCancelledTransaction(Transaction):
+    """Send no rollback when the block is cancelled, which would wait for a server that hangs.
 
-    def __init__(self, connection: DriverConnection, *options: Any) -> None:
-        super().__init__(connection, *options)
-        self._close = connection.terminate
+    `Database.connection` gives the connection up: that cancels the statement under way, and waits two seconds at most.
+    """
 
     async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
-        if isinstance(error, asyncio.CancelledError):
-            self._close()
-        else:
+        if not isinstance(error, asyncio.CancelledError):
             await super().__aexit__(kind, error, traceback)

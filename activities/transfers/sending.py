@@ -177,14 +177,18 @@ class ShardSender:
                 await self._save_changed_targets_and_tasks(tasks=True)
                 await finish_despite_cancellation(self._request_task_and_save(task, due, entry, asked), asked.is_set)
             except asyncio.CancelledError:
-                if task.number in self._progress.tasks and not asked.is_set():
-                    await self._withdraw_task_without_request(task, entry)
+                if not asked.is_set():
+                    await self._withdraw_task_without_request(task, due, entry)
                 raise
         return task.number
 
-    async def _withdraw_task_without_request(self, task: GseTask, entry: LockedJournalEntry) -> None:
+    async def _withdraw_task_without_request(
+        self, task: GseTask, due: Sequence[ShardTarget], entry: LockedJournalEntry
+    ) -> None:
         """Save that GSE was not asked for a task that was saved; if that fails, the next worker sends all the same."""
-        self._progress.remove_task_without_request_and_reschedule(task, time.time())
+        if task.number in self._progress.tasks:
+            self._progress.remove_task_without_request_and_reschedule(task, time.time())
+        self._progress.mark_targets_as_changed(due)  # a save that was cancelled may have begun with them
         try:
             async with asyncio.timeout(WITHDRAW_SECONDS):
                 await self._save_changed_targets_and_tasks(tasks=True)
@@ -333,7 +337,9 @@ class ShardSender:
     async def _wait_for_poll_or_due_target(self, seconds: float) -> None:
         """Wait until the next poll, but no longer than until a target is due or the deadline."""
         now = time.time()
-        moments = [target.due_at for target in self._progress.unfinished if target.due_at is not None]
+        held_back = self._unterminated_broken_tasks
+        unfinished = [target for target in self._progress.unfinished if target.task_number not in held_back]
+        moments = [target.due_at for target in unfinished if target.due_at is not None]
         sooner = min([self._context.deadline, *moments]) - now
         if self._progress.unfinished:
             await asyncio.sleep(max(0.05, min(seconds, sooner)))

@@ -256,7 +256,7 @@ class ShardProgress:
         """End cancelled targets that no known GSE task sends to."""
         for target in targets:
             # The same if it was never sent (both are 0), or if GSE has reported that the last try failed.
-            is_certain = target.failed_in == target.task_number
+            is_certain = target.failed_in == target.task_number and not _is_of_lost_task(target.failed_message)
             message = models.CANCELLED if is_certain else self._explain_unconfirmed_cancellation(target)
             self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, target.code, message)
 
@@ -289,6 +289,11 @@ class ShardProgress:
         for target in targets:
             if not target.state.is_final:
                 self._end_target(target, outcome.state, outcome.reason, outcome.code, outcome.message)
+
+    def mark_targets_as_changed(self, targets: Iterable[ShardTarget]) -> None:
+        """Have targets saved again, because it is not known whether they were."""
+        for target in targets:
+            self._mark_changed(target)
 
     def list_and_clear_changed_targets(self) -> list[ShardTarget]:
         """Return the targets that changed since the last call."""
@@ -338,7 +343,9 @@ class ShardProgress:
             target.failures, target.failed_in = target.failures + 1, target.task_number
         target.failed_code, target.failed_message = code, message
         if target.is_cancelling:
-            self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, code, models.CANCELLED)
+            is_lost = _is_of_lost_task(message)
+            said = self._explain_unconfirmed_cancellation(target) if is_lost else models.CANCELLED
+            self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, code, said)
         elif target.failures > self.limits.retries:
             self._end_target(target, TransferState.FAILED, reason, code, message)
         elif target.due_at is None:
@@ -388,6 +395,11 @@ class ShardProgress:
 
     def _mark_changed(self, target: ShardTarget) -> None:
         self._changed[target.key] = target
+
+
+def _is_of_lost_task(message: str) -> bool:
+    """Return whether GSE forgot the task, so that its file may have arrived."""
+    return message.startswith(models.LOST_TASK)
 
 
 def group_by_task_with_known_id(

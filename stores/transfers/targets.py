@@ -364,7 +364,8 @@ async def end_unfinished_targets(
             f"""
             UPDATE transfer_targets t
             SET state = $3, reason = $4, code = coalesce($5, t.failed_code), ended_at = now(),
-                message = left($6 || CASE WHEN $9 AND t.sending <> t.failed_in THEN $10 ELSE '' END
+                message = left($6 || CASE WHEN $9 AND (t.sending <> t.failed_in OR t.message <> t.failed_message)
+                    THEN $10 ELSE '' END
                     || CASE WHEN t.failed_message = '' THEN '' ELSE $7 || t.failed_message END, $8)
             FROM transfer_jobs j
             WHERE j.job_id = $1 AND t.job = j.id AND t.shard = ANY($2::int[]) AND t.state NOT IN {FINAL_STATES}

@@ -290,7 +290,7 @@ async def test_a_cancellation_is_none_the_less_one_where_the_connection_breaks(
 
 
 async def test_a_cancelled_transaction_does_not_wait_for_a_server_that_hangs(database: Database) -> None:
-    """Its connection is closed, which ends it on the server as well."""
+    """Its connection is given up without an answer."""
     pids = list[int]()
     began = asyncio.Event()
 
@@ -309,3 +309,32 @@ async def test_a_cancelled_transaction_does_not_wait_for_a_server_that_hangs(dat
         assert sleeping.cancelled()
     finally:
         os.kill(pids[0], signal.SIGCONT)
+
+
+async def test_a_cancelled_transaction_ends_its_statement_on_the_server(database: Database) -> None:
+    """Its locks would stay until the statement's time limit."""
+    pids = list[int]()
+    began = asyncio.Event()
+
+    async def sleep() -> None:
+        async with database.connection() as connection, connection.transaction():
+            pids.append(await connection.fetchval("SELECT pg_backend_pid()"))
+            began.set()
+            await connection.execute("SELECT pg_sleep(600)")
+
+    sleeping = asyncio.create_task(sleep())
+    await began.wait()
+    await eventually(lambda: _is_sleeping(database, pids[0]))
+    sleeping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sleeping
+
+    async def has_ended() -> bool:
+        return not await _is_sleeping(database, pids[0])
+
+    await eventually(has_ended, timeout=10.0)
+
+
+async def _is_sleeping(database: Database, pid: int) -> bool:
+    query = "SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND query LIKE '%pg_sleep%' AND state = 'active'"
+    return bool(await database.look_up(query, pid))
