@@ -313,9 +313,9 @@ async def test_a_lane_that_does_not_answer_keeps_its_own_texts_only(
     lane.get_workflow_handle.return_value.query = AsyncMock(side_effect=WorkflowQueryFailedError("it does not go on"))
     finder = TextReferenceFinder(lane, database, lambda: None)
 
-    assert await activities.remove_unused_texts(database, finder) == 1
+    assert await ActivityEnvironment().run(activities.remove_unused_texts, database, finder) == 1
     assert await rows(database, "SELECT task_id FROM task_contents") == [(silent,)]
 
     await rows(database, "UPDATE task_contents SET written_at = written_at - interval '2 days'")
     lane.get_workflow_handle.return_value.query = AsyncMock(return_value=MagicMock(tasks=[None]))
-    assert await activities.remove_unused_texts(database, finder) == 1
+    assert await ActivityEnvironment().run(activities.remove_unused_texts, database, finder) == 1
