@@ -110,8 +110,8 @@ async def test_pages_as_received_and_answers_take_a_fraction_of_their_size() -> 
     """Both are kept until a slice is committed, and seldom needed."""
     async with running_connector(orders=3_000, span_seconds=3_600) as here:
         contents = await WindowReader(here.connector, here.window(3_000), None).read_passes_until_confirmed()
-        kept = [*contents.pages, *here.connector.answer_log._kept]
-        assert sum(len(each.body._compressed) for each in kept) * 4 < sum(each.body.size for each in kept)
+        bodies = [each.body for each in contents.pages] + [each.body for each in here.connector.answer_log._kept]
+        assert sum(len(body._compressed) for body in bodies) * 4 < sum(body.size for body in bodies)
 
 
 async def test_one_large_answer_of_a_platform_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
