@@ -91,7 +91,7 @@ async def test_no_book_is_asked_for_with_its_drawing(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(workflow, "execute_activity_method", answer)
     maker = FileMaker(SPEC, None, lambda _: None)  # type: ignore[arg-type]
-    monkeypatch.setattr(maker, "_progress", type("Progress", (), {"warnings": [], "left_out": []})())
+    monkeypatch.setattr(maker, "_progress", type("Progress", (), {"warnings": [], "left_out": [], "done_rows": 3})())
 
     assert await maker.make_file(SourcesProbe(tables=[build_probe(3)]), [[]]) == file
     assert [len(each.model_dump_json()) < 5_000 for each in asked[1:4]] == [True] * 3

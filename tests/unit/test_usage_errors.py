@@ -110,10 +110,10 @@ def test_a_command_that_will_go_says_so_and_works(
     monkeypatch.setattr(app, "registered_commands", [*app.registered_commands])
     app.command(deprecated=True)(show_toys)
 
-    assert run(monkeypatch, "show-toys") == 0
+    assert not run(monkeypatch, "show-toys")
     said = capsys.readouterr()
     assert (said.out, said.err) == ("toys\n", "DeprecationWarning: The command 'show-toys' is deprecated.\n")
-    assert run(monkeypatch, "show-toys", "--help") == 0
+    assert not run(monkeypatch, "show-toys", "--help")
     assert "(deprecated)" in capsys.readouterr().out
 
 
