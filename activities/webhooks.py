@@ -34,7 +34,6 @@ from infra.secrets import SealUnreadableError, SecretSealer
 from infra.settings import WebhookSettings
 from services.services import Services
 from stores import audit, projects, webhooks
-from stores.tables.shared import Delivery
 
 PURGE_BATCH = 1_000
 EXCERPT_BYTES = 4096
@@ -84,7 +83,9 @@ class WebhookActivities:
             metrics.WEBHOOKS_ENDED.labels(DeliveryState.DISABLED).inc()
             return DeliveryStateAfterAttempt(state=DeliveryState.DISABLED, number=attempt.number - 1)
         began = time.perf_counter()
-        response = await self._open_seals_and_post(delivery)
+        response = await self._open_seals_and_post(
+            delivery.project_id, delivery.delivery_id, SealedText(token=delivery.url), delivery.body.encode()
+        )
         seconds = time.perf_counter() - began
         pauses = self._settings.retry_pauses_seconds
         progress = decide_state_and_pause_after_attempt(attempt.number, response, pauses, random.random())
@@ -115,17 +116,19 @@ class WebhookActivities:
         )
         return progress
 
-    async def _open_seals_and_post(self, delivery: Delivery) -> ReceiverResponse:
+    async def _open_seals_and_post(
+        self, project_id: str, delivery_id: str, sealed_url: SealedText, body: bytes
+    ) -> ReceiverResponse:
         """Post the event once, without a retry; return the response, or the error if there is none."""
-        now, body = datetime.now(UTC), delivery.body.encode()
+        now = datetime.now(UTC)
         try:
-            secrets = await webhooks.load_or_create_signing_secrets(self._database, self._sealer, delivery.project_id)
-            url = self._sealer.open(SealedText(token=delivery.url))
+            secrets = await webhooks.load_or_create_signing_secrets(self._database, self._sealer, project_id)
+            url = self._sealer.open(sealed_url)
         except SealUnreadableError as error:
             # Another worker may have the key, or it is put back before the last attempt.
-            log.get(__name__).error("webhook_seal_unreadable", delivery_id=delivery.delivery_id, error=str(error))
+            log.get(__name__).error("webhook_seal_unreadable", delivery_id=delivery_id, error=str(error))
             return ReceiverResponse(error=f"Nothing was sent to the receiver. {error}")
-        headers = build_signed_headers(delivery.delivery_id, now, body, secrets)
+        headers = build_signed_headers(delivery_id, now, body, secrets)
         try:
             answer = await self._http.post_and_read_excerpt(
                 url,
