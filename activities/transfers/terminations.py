@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused
 from domain.transfers.gse import GseAgentWithUser
-from domain.transfers.shards import GseTask, ShardProgress, ShardTarget, group_by_task_with_known_id
+from domain.transfers.shards import GseTask, ShardProgress, ShardTarget
 from infra import log
 
 TERMINATE_POLL_SECONDS = 0.5
@@ -35,7 +35,7 @@ class TargetTerminator:
         """Ask GSE to terminate targets; return whether it answered. A refused target is one that GSE does not have."""
         try:
             async with asyncio.timeout(timeout_seconds):
-                for task, group in group_by_task_with_known_id(targets, self._progress.tasks):
+                for task, group in _group_by_task_with_known_id(targets, self._progress.tasks):
                     agents = [GseAgentWithUser(each.agent_id, each.container_id, self._user) for each in group]
                     await self._terminate_task_on_agents(task, agents)
         except (GseFailure, TimeoutError):
@@ -63,3 +63,13 @@ class TargetTerminator:
             middle = len(agents) // 2
             await self._terminate_task_on_agents(task, agents[:middle])
             await self._terminate_task_on_agents(task, agents[middle:])
+
+
+def _group_by_task_with_known_id(
+    targets: Sequence[ShardTarget], tasks: Mapping[int, GseTask]
+) -> list[tuple[GseTask, list[ShardTarget]]]:
+    """Return the GSE tasks with a known id that send to these targets, each with its targets."""
+    groups: dict[int, list[ShardTarget]] = {}
+    for target in targets:
+        groups.setdefault(target.task_number, []).append(target)
+    return [(tasks[number], group) for number, group in groups.items() if number in tasks and tasks[number].task_id]

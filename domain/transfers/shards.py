@@ -5,7 +5,7 @@ A target moves forward only: it waits, is sent by a GSE task, perhaps again by a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel
@@ -256,7 +256,7 @@ class ShardProgress:
         """End cancelled targets that no known GSE task sends to."""
         for target in targets:
             # The same if it was never sent (both are 0), or if GSE has reported that the last try failed.
-            is_certain = target.failed_in == target.task_number and not _is_of_lost_task(target.failed_message)
+            is_certain = target.failed_in == target.task_number and models.LOST_TASK not in target.failed_message
             message = models.CANCELLED if is_certain else self._explain_unconfirmed_cancellation(target)
             self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, target.code, message)
 
@@ -343,8 +343,8 @@ class ShardProgress:
             target.failures, target.failed_in = target.failures + 1, target.task_number
         target.failed_code, target.failed_message = code, message
         if target.is_cancelling:
-            is_lost = _is_of_lost_task(message)
-            said = self._explain_unconfirmed_cancellation(target) if is_lost else models.CANCELLED
+            may_arrive = models.LOST_TASK in message
+            said = self._explain_unconfirmed_cancellation(target) if may_arrive else models.CANCELLED
             self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, code, said)
         elif target.failures > self.limits.retries:
             self._end_target(target, TransferState.FAILED, reason, code, message)
@@ -395,18 +395,3 @@ class ShardProgress:
 
     def _mark_changed(self, target: ShardTarget) -> None:
         self._changed[target.key] = target
-
-
-def _is_of_lost_task(message: str) -> bool:
-    """Return whether GSE forgot the task, so that its file may have arrived."""
-    return message.startswith(models.LOST_TASK)
-
-
-def group_by_task_with_known_id(
-    targets: Collection[ShardTarget], tasks: Mapping[int, GseTask]
-) -> list[tuple[GseTask, list[ShardTarget]]]:
-    """Return the GSE tasks with a known id that send to these targets, each with its targets."""
-    groups: dict[int, list[ShardTarget]] = {}
-    for target in targets:
-        groups.setdefault(target.task_number, []).append(target)
-    return [(tasks[number], group) for number, group in groups.items() if number in tasks and tasks[number].task_id]
