@@ -141,7 +141,8 @@ async def test_whoever_was_answered_gets_the_file(
 
     By GSE's own record no target is in two GSE tasks if the id of the first was received: a response that was cut off
     may hide a task. A received id is lost only if the worker dies before it reads a byte of it, so each such response
-    was sent in the tenth of a second before a worker was killed.
+    was sent in the tenth of a second before a worker was killed. A caller whose answer was lost asks again, on a slow
+    machine in the next window: that is another transfer, which is sent as well.
     """
     traffic = RequestedTargets()
     async with running_caller(scene.deployment) as caller:
@@ -158,7 +159,8 @@ async def test_whoever_was_answered_gets_the_file(
     lost = told - await scene.list_journaled_ids()
     unexplained = [task_id for task_id in lost if not scene.was_unread(task_id, killer.made)]
     sends = Counter(agent for task_id in told - lost for agent in list_agents_by_task[task_id])
-    twice = [agent for agent, count in sends.items() if count > 1]
+    jobs = await _count_jobs_by_agent(scene)
+    twice = [agent for agent, count in sends.items() if count > jobs[agent]]
     killer.close(lost=len(missing), doubled=len(twice))
     assert len(agents) >= HOSTS * ROUNDS
     assert Counter(end["status"] for end in ends.values()) == {"Success": len(agents)}
@@ -166,6 +168,11 @@ async def test_whoever_was_answered_gets_the_file(
     assert sends.keys() == agents
     assert twice == []
     assert unexplained == []
+
+
+async def _count_jobs_by_agent(scene: TransferDeployment) -> dict[str, int]:
+    rows = await scene.deployment.fetch("SELECT agent_id, count(DISTINCT job) FROM transfer_targets GROUP BY agent_id")
+    return {row["agent_id"]: row["count"] for row in rows}
 
 
 async def _ask_again_and_again(caller: Caller, number: int, phase: float, traffic: RequestedTargets) -> None:
