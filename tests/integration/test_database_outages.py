@@ -291,48 +291,41 @@ async def test_a_cancellation_is_none_the_less_one_where_the_connection_breaks(
 
 async def test_a_cancelled_transaction_does_not_wait_for_a_server_that_hangs(database: Database) -> None:
     """Its connection is given up without an answer."""
-    pids = list[int]()
-    began = asyncio.Event()
-
-    async def sleep() -> None:
-        async with database.connection() as connection, connection.transaction():
-            pids.append(await connection.fetchval("SELECT pg_backend_pid()"))
-            began.set()
-            await connection.execute("SELECT pg_sleep(600)")
-
-    sleeping = asyncio.create_task(sleep())
-    await began.wait()
-    os.kill(pids[0], signal.SIGSTOP)
+    sleeping, pid = await _begin_to_sleep_in_transaction(database)
+    os.kill(pid, signal.SIGSTOP)
     try:
         sleeping.cancel()
         await asyncio.wait([sleeping], timeout=PATIENCE_SECONDS)
         assert sleeping.cancelled()
     finally:
-        os.kill(pids[0], signal.SIGCONT)
+        os.kill(pid, signal.SIGCONT)
 
 
 async def test_a_cancelled_transaction_ends_its_statement_on_the_server(database: Database) -> None:
     """Its locks would stay until the statement's time limit."""
-    pids = list[int]()
-    began = asyncio.Event()
-
-    async def sleep() -> None:
-        async with database.connection() as connection, connection.transaction():
-            pids.append(await connection.fetchval("SELECT pg_backend_pid()"))
-            began.set()
-            await connection.execute("SELECT pg_sleep(600)")
-
-    sleeping = asyncio.create_task(sleep())
-    await began.wait()
-    await eventually(lambda: _is_sleeping(database, pids[0]))
+    sleeping, pid = await _begin_to_sleep_in_transaction(database)
+    await eventually(lambda: _is_sleeping(database, pid))
     sleeping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sleeping
 
     async def has_ended() -> bool:
-        return not await _is_sleeping(database, pids[0])
+        return not await _is_sleeping(database, pid)
 
     await eventually(has_ended, timeout=10.0)
+
+
+async def _begin_to_sleep_in_transaction(database: Database) -> tuple[asyncio.Task[None], int]:
+    """Return the task, and the process of the server that it keeps busy."""
+    pid = asyncio.get_running_loop().create_future()
+
+    async def sleep() -> None:
+        async with database.connection() as connection, connection.transaction():
+            pid.set_result(await connection.fetchval("SELECT pg_backend_pid()"))
+            await connection.execute("SELECT pg_sleep(600)")
+
+    sleeping = asyncio.create_task(sleep())
+    return sleeping, await pid
 
 
 async def _is_sleeping(database: Database, pid: int) -> bool:

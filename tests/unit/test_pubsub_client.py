@@ -16,8 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives import serialization
 
-import clients.pubsub
-from clients.pubsub import AUDIENCE, PubSubClient, PubSubCredentials, PubSubFailure
+from clients.pubsub import AUDIENCE, PubSubClient, PubSubFailure
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.address_settings import METADATA, PubSubSettings
 from sims.pubsub.broker import Broker
@@ -397,21 +396,3 @@ async def test_large_messages_are_published_in_several_calls(
         ids = await pubsub.publish(Topic.DELETE, payloads)
 
     assert (len(set(ids)), calls) == (5, [2, 1, 1, 1])
-
-
-async def test_a_trial_that_is_cancelled_while_it_waits_for_its_token_is_left_to_the_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Nothing was sent: Pub/Sub would get no call for as long as the breaker stays open."""
-    monkeypatch.setattr(clients.pubsub, "BREAKER_FAILURES", 1)
-    monkeypatch.setattr(clients.pubsub, "BREAKER_SECONDS", 0.5)
-    async with PubSubClient(settings("http://127.0.0.1:1")) as pubsub:
-        with pytest.raises(PubSubFailure, match="gave no answer"):
-            await pubsub.pull(NAME)
-        await asyncio.sleep(0.5)
-        with monkeypatch.context() as patch:
-            patch.setattr(PubSubCredentials, "get_token", lambda *_: asyncio.Event().wait())
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(pubsub.pull(NAME), 0.05)
-        with pytest.raises(PubSubFailure, match="gave no answer"):
-            await pubsub.pull(NAME)
