@@ -15,11 +15,11 @@ class OssAction(StrEnum):
     """A fault."""
 
     # with a call
-    SLOW = "slow"  # correct, but begun after `seconds`
+    SLOW = "slow"  # correct, but begun after `seconds`, or once another scenario is set
     ERROR = "error"  # 500, nothing was done
     RESET = "reset"  # the connection is cut, nothing was done
     LOST = "lost"  # it is done, and then the connection is cut
-    LATE = "late"  # it is done, and answered after `seconds`
+    LATE = "late"  # it is done, and answered after `seconds`, or once another scenario is set
     CHOKE = "choke"  # 500 for a call with an operation of `uprns`, nothing was done
     # with one operation
     FAIL = "fail"  # its transaction fails in the middle

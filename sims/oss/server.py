@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ class Oss:
     """Whether the module `od` says that it has applied operations, and keeps other records."""
     _since: float = 0.0
     _occurrences: Counter[tuple[object, ...]] = field(default_factory=Counter)
+    _replaced: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.modules = {name: OssModule(name, self.folder / f"{name}.sqlite", TOKEN) for name in MODULES}
@@ -47,9 +48,17 @@ class Oss:
         return f"{self.base}/{name}"
 
     def set(self, scenario: OssScenario) -> None:
-        """Begin another scenario; what goes wrong is counted anew."""
+        """Begin another scenario; what goes wrong is counted anew, and calls that are late go on."""
         self.scenario, self._since = scenario, time.monotonic()
+        self._replaced.set()
+        self._replaced = asyncio.Event()
         self._occurrences.clear()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait, at most until another scenario begins."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._replaced.wait()
 
     def set_lying(self, lies: bool) -> None:
         """Begin or end to keep other records in `od` than it was sent."""
@@ -162,7 +171,7 @@ async def _mischief(request: web.Request, handler: Handler) -> web.StreamRespons
             OssCall(request.method, tuple(each["op_id"] for each in operations), rule.action if rule else None)
         )
     if rule and rule.action is OssAction.SLOW:
-        await asyncio.sleep(rule.seconds)
+        await oss.wait(rule.seconds)
     if rule and rule.action is OssAction.ERROR:
         return web.Response(status=rule.status, text="ordered fault")
     if oss.chokes(name, operations):
@@ -173,7 +182,7 @@ async def _mischief(request: web.Request, handler: Handler) -> web.StreamRespons
     if oss.lies and name == "od":
         module.spoil([each["address_id"] for each in operations if each.get("address_id")])
     if rule and rule.action is OssAction.LATE:
-        await asyncio.sleep(rule.seconds)
+        await oss.wait(rule.seconds)
     return _cut(request) if rule and rule.action is OssAction.LOST else answer
 
 

@@ -147,7 +147,7 @@ async def test_the_next_cycle_goes_by_a_change(installation: Addresses) -> None:
 
 async def test_a_cycle_that_has_begun_ends_as_it_began(installation: Addresses) -> None:
     """A change that comes in the middle is for the next one, also where steps of this one have not begun."""
-    late = OssRule(action=OssAction.LATE, modules=frozenset({"ed"}), seconds=1.5, times=1)
+    late = OssRule(action=OssAction.LATE, modules=frozenset({"ed"}), seconds=15, times=1)
     installation.modules.set(OssScenario(rules=(late,)))
     await send(installation, "PUT", run_messages=1, runs=1, modules={"ed": {"batch": 1}})
     ids = [await installation.publish(Topic.CREATE_UPDATE, uprn=n, address_id=n, record={}) for n in (1, 2)]
@@ -155,6 +155,7 @@ async def test_a_cycle_that_has_begun_ends_as_it_began(installation: Addresses) 
     await eventually(lambda: bool(installation.modules.modules["im"].calls))
     await send(installation, "PATCH", modules={"ed": {"batch": 500}})
     assert (await installation.row(ids[1]))["proc_flag"] == "P", "the change has to come in the middle of a cycle"
+    installation.modules.set(OssScenario())
     ids.append(await installation.publish(Topic.CREATE_UPDATE, uprn=3, address_id=3, record={}))
     rows = [await installation.wait_until_applied(id_) for id_ in ids]
 
