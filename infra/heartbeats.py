@@ -16,13 +16,39 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from temporalio import activity
-from temporalio.client import Client
+from temporalio.client import AsyncActivityCancelledError, Client
+from temporalio.service import RPCError, RPCStatusCode
 
 PAUSE_SECONDS: Final = 1.0
 LATE_SECONDS: Final = 1.0
 """The thread sends a heartbeat that is this late; the shortest heartbeat timeout is more than twice as long."""
 IDLE_SECONDS: Final = 30.0
 """The thread ends after this time without a running activity."""
+
+
+class AttemptReplaced(Exception):
+    """This attempt was taken for dead, as its worker was suspended: another one has gone on, or its workflow ended."""
+
+
+async def require_current_attempt() -> None:
+    """Ask the engine whether the current attempt still counts, right before it does what would harm a later one.
+
+    A local activity is part of a task of its workflow, and is not asked for.
+
+    Raises:
+        AttemptReplaced: It does not.
+    """
+    asked = _HeartbeatTrackerAndLateSender.create(PAUSE_SECONDS)
+    if asked is None or activity.info().is_local:
+        return
+    try:
+        await asked.engine.get_async_activity_handle(task_token=asked.task_token).heartbeat()
+    except AsyncActivityCancelledError:
+        return  # The SDK cancels it as well.
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            raise AttemptReplaced(AttemptReplaced.__doc__) from None
+        raise
 
 
 @asynccontextmanager

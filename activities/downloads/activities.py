@@ -46,7 +46,7 @@ from domain.downloads.retries import RUN_ENDED_FAULT, PageAttempts
 from domain.downloads.staging import RenderedSegment, StagedPartsInvalid, StagedRowsTooOld
 from domain.redaction import SecretRedactor
 from infra import log, metrics, outages
-from infra.heartbeats import send_heartbeats_during_block
+from infra.heartbeats import require_current_attempt, send_heartbeats_during_block
 from infra.housekeeping import remove_in_batches_within_time
 from infra.limits import DatabaseLimiter
 from infra.objects import ListedObject, ObjectMissing, StoreFailure, UploadMissing
@@ -83,6 +83,7 @@ class DownloadActivities:
         made at once.
         """
         async with send_heartbeats_during_block():
+            await require_current_attempt()
             await catalogue.record_processing_start(self._database, request.spec, request.processings)
             # Also for a retry, or for a start whose answer was lost.
             await quotas.take_active_slots_beyond_quota(self._database, request.spec)
@@ -148,12 +149,12 @@ class DownloadActivities:
     async def delete_unfinished(self, spec: DownloadSpec) -> None:
         """Delete everything of an unfinished download from the object store."""
         async with send_heartbeats_during_block():
-            await catalogue.require_no_finished_file(self._database, spec)
             await self._delete_objects_and_uploads(spec)
 
     @activity.defn(name="download_finish")
     async def record_end_release_slots_and_delete_inline_rows(self, finish: RecordEndInput) -> None:
         """Write the result into the catalogue, and notify the API."""
+        await require_current_attempt()
         spec, file = finish.spec, finish.outcome.file
         # A failed download may still be retried with the rows that were sent along; housekeeping deletes them later.
         if finish.outcome.state is not DownloadState.FAILED:
@@ -198,11 +199,8 @@ class DownloadActivities:
         ):
             async with self._small_files:
                 small = small_files.SmallFileMaker.create(self._objects, spec, probes[0])
-                if (
-                    file := await small.read_all_pages_and_store_file(
-                        self._build_page_reader_of_source_or_inline_rows(spec, pause_max_seconds=0.0)
-                    )
-                ) is not None:
+                source = self._build_page_reader_of_source_or_inline_rows(spec, pause_max_seconds=0.0)
+                if (file := await small.read_all_pages_and_store_file(source)) is not None:
                     return ProbedSourcesOrWaitOrFile(sources=SourcesProbe(tables=probes), file=file)
         sources = await self._begin_upload_of_each_table_or_archive(spec, probes)
         sources.is_slow = is_slow or (small is not None and small.is_slow)
@@ -267,6 +265,7 @@ class DownloadActivities:
         return datetime.now(UTC) - max(each.modified for each in staged) <= window
 
     async def _delete_objects_and_uploads(self, spec: DownloadSpec) -> None:
+        await require_current_attempt()
         for prefix in (names.build_files_prefix(spec), names.build_staging_prefix(spec)):
             for upload in await self._objects.list_open_uploads(prefix):
                 await self._objects.abort_upload(upload.key, upload.upload_id)

@@ -20,6 +20,7 @@ from domain.downloads.models import DownloadSpec, StoredFile
 from domain.downloads.retries import RetryWait
 from domain.downloads.staging import RangeLedger, StagedPartsInvalid, UploadedPartRecord
 from domain.faults import SourceFault
+from infra.heartbeats import require_current_attempt
 from infra.objects import ObjectStore
 
 READ_SECONDS_MAX: Final = 2.0
@@ -95,6 +96,7 @@ class SmallFileMaker:
         )
         content_type = sinks.build_sink(spec).content_type
         key, data = names.build_file_key(spec), self._stager.join_collected_pages()
+        await require_current_attempt()
         stored = await self.objects.put(key, data, content_type=content_type, metadata={"task": spec.task_id})
         part = UploadedPartRecord(
             number=1, bytes=stored.size, etag=stored.etag, sha256=stored.sha256, rows=self._stager.rows

@@ -27,11 +27,6 @@ from stores.tables.shared import Project
 
 CHANNEL = "haulage_downloads"
 
-
-class DownloadHasEnded(Exception):
-    """This step of a download came after its end: its worker was frozen meanwhile, and another one went on."""
-
-
 FAILED_WITHIN: Final = timedelta(days=1)
 """Failures count for a day only, since a failed download needs no action."""
 
@@ -67,11 +62,7 @@ async def insert_accepted_download_if_new(database: Database, spec: DownloadSpec
 
 
 async def record_processing_start(database: Database, spec: DownloadSpec, processings: int) -> None:
-    """Record that the download is processed, for the first time or once more.
-
-    Raises:
-        DownloadHasEnded: It has, other than by a failure: what it left must not be touched.
-    """
+    """Record that the download is processed, for the first time or once more."""
     now = datetime.now(UTC)
     begun = {"state": DownloadState.RUNNING, "processings": processings, "finished_at": None, "fault": None}
     # The API inserts the row after it has started the workflow: it may not have come to that yet, or have failed to.
@@ -81,16 +72,8 @@ async def record_processing_start(database: Database, spec: DownloadSpec, proces
     may_begin = col(Download.state).in_([DownloadState.PENDING, DownloadState.RUNNING, DownloadState.FAILED])
     upsert = statement.on_conflict_do_update(index_elements=["task_id"], set_=begun_again, where=may_begin)
     async with database.session() as session:
-        if (await session.exec(upsert.returning(col(Download.task_id)))).first() is None:
-            raise DownloadHasEnded(DownloadHasEnded.__doc__)
+        await session.exec(upsert)
         await notify_api_processes_on_commit(database, session, spec, DownloadState.RUNNING)
-
-
-async def require_no_finished_file(database: Database, spec: DownloadSpec) -> None:
-    """Raise DownloadHasEnded for a download whose file is finished."""
-    row = await find_download(database, spec.project_id, spec.task_id)
-    if row is not None and row.state == DownloadState.SUCCEEDED:
-        raise DownloadHasEnded(DownloadHasEnded.__doc__)
 
 
 def _build_pending_row_values(spec: DownloadSpec) -> dict[str, object]:
@@ -107,10 +90,7 @@ def _build_pending_row_values(spec: DownloadSpec) -> dict[str, object]:
 
 
 async def record_result_and_notify(database: Database, finish: RecordEndInput) -> None:
-    """Write the result, and notify in the same transaction.
-
-    A late attempt, whose worker was frozen, leaves the row as it is where a later processing has begun.
-    """
+    """Write the result, and notify in the same transaction; a file that was deleted meanwhile stays deleted."""
     now, outcome, spec = datetime.now(UTC), finish.outcome, finish.spec
     values: dict[str, object] = {
         "state": outcome.state,
@@ -131,12 +111,11 @@ async def record_result_and_notify(database: Database, finish: RecordEndInput) -
             "file": outcome.file.model_dump(),
             "expires_at": now + timedelta(seconds=spec.expires_in_seconds),
         }
-    # The processings of a run that began behind a failure are counted anew.
-    is_latest = or_(col(Download.processings) <= finish.processings, col(Download.state) == DownloadState.FAILED)
-    ended = update(Download).where(col(Download.task_id) == spec.task_id, is_latest).values(**values)
+    is_kept = col(Download.state) != DownloadState.EXPIRED
+    ended = update(Download).where(col(Download.task_id) == spec.task_id, is_kept).values(**values)
     async with database.session() as session:
-        if (await session.exec(ended)).rowcount:
-            await notify_api_processes_on_commit(database, session, spec, outcome.state)
+        await session.exec(ended)
+        await notify_api_processes_on_commit(database, session, spec, outcome.state)
 
 
 async def list_expired_downloads(database: Database, limit: int, *, excluded: Collection[str] = ()) -> list[Download]:

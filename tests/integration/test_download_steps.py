@@ -213,6 +213,7 @@ async def has_staged(held: Services, spec: DownloadSpec, *, pages: int) -> bool:
     return ledger.next_page > pages
 
 
+@pytest.mark.long
 async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Services, source: Source) -> None:
     """What a worker writes that was thought dead is not taken for the ledger's part: the file is right, or is none."""
     rows = 130_000
@@ -231,6 +232,7 @@ async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Serv
         assert parse_csv(await held.objects.get(names.build_file_key(spec))) == expected_rows(SEED, range(rows))
 
 
+@pytest.mark.long
 async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source: Source) -> None:
     """Where the ETag is no digest of the parts, the bytes are compared; one that differs makes no file."""
     rows = 130_000
@@ -381,8 +383,7 @@ async def test_a_late_attempt_of_a_probe_leaves_what_has_ended(held: Services) -
     ):
         end = RecordEndInput(spec=spec, outcome=outcome, processings=1, fetchers=1)
         await catalogue.record_result_and_notify(held.database, end)
-        with suppress(catalogue.DownloadHasEnded):
-            await catalogue.record_processing_start(held.database, spec, 1)
+        await catalogue.record_processing_start(held.database, spec, 1)
         row = await catalogue.find_download(held.database, spec.project_id, spec.task_id)
         assert row is not None
         assert row.state == after
