@@ -79,6 +79,10 @@ class DownloadStateCarriedToNextRun(BaseModel):
     done: list[int] = []
     """Numbers of the ranges that are completely staged."""
     done_rows: int = 0
+    done_with_new_columns: list[int] = []
+    """Numbers of the ranges that were read to their ends for their new columns, with which all are read again."""
+    found_columns: dict[int, dict[str, tuple[int, int]]] = {}
+    """New columns of each table by their names, each with the first range that has it and its place there."""
 
     def begin_again(self, now: datetime) -> None:
         """Begin anew what is limited, with a probe, also where fetchers were stopped in their midst."""

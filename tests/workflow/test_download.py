@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio import activity
+from temporalio import activity, workflow
 from temporalio.client import WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
@@ -34,6 +34,7 @@ from domain.secrets import SealedText
 from infra import temporal
 from infra.interceptors import FAULT_TYPE
 from tests.support.waiting import eventually
+from workflows.downloads import processing
 from workflows.downloads.download import DownloadWorkflow
 
 pytestmark = pytest.mark.stack
@@ -212,3 +213,41 @@ async def test_a_retry_has_the_secrets_as_they_are_sealed_now(namespace: str) ->
     assert outcome.state is DownloadState.SUCCEEDED
     assert [spec.source_url and spec.source_url.token for spec in steps.specs] == ["old", "new"]
     assert steps.probes == [1, 2]
+
+
+class ColumnsInEachRange(Steps):
+    """Each range has a column that the first page has not; a second probe ends the download."""
+
+    def __init__(self) -> None:
+        shape, extent = TableShape(columns=["a"]), SourceExtent(total=1_000_000, page_size=100)
+        wide = SourcesProbe(tables=[TableProbe(extent=extent, shape=shape, row_bytes=100)])
+        super().__init__(lambda: ProbedSourcesOrWaitOrFile(sources=wide), lambda: MADE)
+        self.columns: list[list[str]] = []
+        self.fetched: list[int] = []
+
+    @activity.defn(name="download_probe")
+    async def probe(self, ask: ProbeInput) -> ProbedSourcesOrWaitOrFile:
+        """Keep the columns that are asked for."""
+        self.columns.append(ask.columns.get(0, []))
+        return await super().probe(ask)
+
+    @activity.defn(name="download_fetch_range")
+    async def fetch_range(self, fetch: FetchRangeInput) -> FetchRangeResult:
+        """Read the range to its end at once."""
+        number = fetch.pages.number_among_all_tables
+        self.fetched.append(number)
+        return FetchRangeResult(number=number, rows=0, done=True, new_columns=[f"c{number}", "z"])
+
+
+async def test_new_columns_are_carried_to_the_next_run(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges that were read for them are not read again by a run that continues another, and never ends so."""
+    monkeypatch.setattr(processing, "is_run_long", lambda: workflow.info().get_current_history_length() > 30)
+    steps = ColumnsInEachRange()
+    async with running(steps) as handle:
+        outcome = await handle.result()
+        first = await handle.describe()
+
+    assert outcome.state is DownloadState.SUCCEEDED
+    assert first.run_id != handle.first_execution_run_id, "the run has to continue as new"
+    assert sorted(steps.fetched) == [*range(len(steps.fetched))]
+    assert steps.columns == [[], ["c0", "z", *(f"c{number}" for number in range(1, len(steps.fetched)))]]

@@ -223,6 +223,7 @@ class DownloadWorkflow:
         if not progress.is_fetching or progress.sources is None:
             progress.processings += 1
             progress.done, progress.done_rows, progress.left_out, progress.warnings = [], 0, [], []
+            progress.done_with_new_columns, progress.found_columns = [], {}
             trouble = self._status.trouble
             self._status = DownloadStatus(processings=progress.processings, started_at=workflow.now(), trouble=trouble)
             self._publish_status(DownloadState.RUNNING, DownloadPhase.PROBING)

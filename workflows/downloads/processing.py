@@ -76,7 +76,6 @@ class RangeFetchers:
         self._on_resolved = on_resolved
         self._published_at = workflow.now()
         self._under_way: dict[int, int] = {}
-        self._results: list[tuple[PageRange, FetchRangeResult]] = []
         self._first_wait: RetryWait | None = None
 
     async def fetch_all_and_get_new_columns(
@@ -90,9 +89,8 @@ class RangeFetchers:
             ranges: The ranges of each table.
             wait: The pause of a page of the first range that failed before.
         """
-        done = set(self._progress.done)
+        done = {*self._progress.done, *self._progress.done_with_new_columns}
         waiting = [pages for pages in reversed([*chain(*ranges)]) if pages.number_among_all_tables not in done]
-        self._results = []
         self._first_wait = wait
         self._under_way = {pages.number_among_all_tables: 0 for pages in waiting[-fetchers:]}
         self._publish_rows()
@@ -111,10 +109,12 @@ class RangeFetchers:
             await cancel_and_wait(*fetching)
             raise
         self._publish_rows()
-        with_new_columns = {pages.number_among_all_tables for pages, result in self._results if result.new_columns}
-        if len(self._progress.done) + len(with_new_columns) < sum(counts):
+        if len(self._progress.done) + len(self._progress.done_with_new_columns) < sum(counts):
             workflow.continue_as_new(DownloadInput(spec=self._spec, progress=self._progress))
-        return self._collect_new_columns()
+        return {
+            table: sorted(places, key=lambda name: places[name])
+            for table, places in self._progress.found_columns.items()
+        }
 
     async def _run_range_fetcher(self, sources: SourcesProbe, waiting: list[PageRange], counts: list[int]) -> None:
         """Run one fetcher: take the next range as long as there is one and the history may grow."""
@@ -176,28 +176,22 @@ class RangeFetchers:
 
     def _add_slice_result_to_progress(self, pages: PageRange, result: FetchRangeResult) -> None:
         """Add the result of a slice to the progress."""
-        self._results.append((pages, result))
         self._progress.is_source_slow = self._progress.is_source_slow or result.is_slow
         left_out = self._progress.left_out
         left_out += [name for name in result.left_out if name not in left_out]
         warnings = self._progress.warnings
         warnings += [warning for warning in result.warnings if warning not in warnings]
-        # A run that continues this one has to ask a range with new columns for them again: its ledger has them.
+        if result.done and result.new_columns:
+            self._progress.done_with_new_columns.append(result.number)
+            places = self._progress.found_columns.setdefault(pages.table, {})
+            for index, name in enumerate(result.new_columns):
+                places[name] = min(places.get(name, (result.number, index)), (result.number, index))
         if result.done and not result.new_columns:
             self._progress.done.append(result.number)
             self._progress.done_rows += result.rows
             self._under_way.pop(result.number, None)
         else:
             self._under_way[result.number] = result.rows
-
-    def _collect_new_columns(self) -> dict[int, list[str]]:
-        """Return the new columns of each table, in the order of the ranges that have them."""
-        found: dict[int, list[str]] = {}
-        for pages, report in sorted(self._results, key=lambda noted: noted[0].number_among_all_tables):
-            for name in report.new_columns:
-                columns = found.setdefault(pages.table, [])
-                columns += [name] if name not in columns else []
-        return found
 
     def _publish_rows(self) -> None:
         self._published_at = workflow.now()

@@ -57,6 +57,8 @@ _CLOCK_READING_VALID = timedelta(seconds=10)
 _CLAIM_INTERVAL_MAX = timedelta(seconds=10)
 _ELSEWHERE_VALID = timedelta(seconds=30)
 _LAST_SLICES_MAX = timedelta(seconds=60)
+_SLICES_BEFORE_NEXT_RUN_MAX = timedelta(seconds=5)
+"""Nothing is claimed meanwhile, and slices that still run then go on without this run."""
 _LATE_START = timedelta(minutes=5)
 """A run that was due longer ago is one of a past that is read again: the schedule itself starts none so late."""
 _BACKFILL_SECONDS = 600
@@ -97,10 +99,10 @@ class OrderCycleWorkflow:
                 return self._return_status_or_fail_if_clock_was_unread(claimed)
             await self._wait_until_claim_is_due(claimed)
             if self._failures_in_row >= FAILURES_STOP:
-                await self._wait_a_moment_for_slices()
+                await self._wait_a_moment_for_slices(_LAST_SLICES_MAX)
                 return self._set_status_and_show_in_web_ui("slice after slice failed")
             if is_run_long():
-                await self._wait_a_moment_for_slices()
+                await self._wait_a_moment_for_slices(_SLICES_BEFORE_NEXT_RUN_MAX)
                 workflow.continue_as_new(params.model_copy(update={"continued": True}))
             claimed = await self._measure_skew_and_claim_slices()
 
@@ -267,11 +269,11 @@ class OrderCycleWorkflow:
         self._has_changed = False
         self._set_status_and_show_in_web_ui("slices are read")
 
-    async def _wait_a_moment_for_slices(self) -> None:
+    async def _wait_a_moment_for_slices(self, limit: timedelta) -> None:
         """Wait for the slices that run, most of which end soon; those that pause for hours go on without this run."""
         if self._running:
             tasks = list(dict.fromkeys(self._running.values()))
-            await workflow.wait(tasks, timeout=_LAST_SLICES_MAX.total_seconds())
+            await workflow.wait(tasks, timeout=limit.total_seconds())
 
     def _return_status_or_fail_if_clock_was_unread(self, claimed: ClaimSlicesResult) -> OrderCycleStatus:
         """End the run; one that could claim nothing without a clock fails."""

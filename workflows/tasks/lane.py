@@ -28,8 +28,8 @@ with workflow.unsafe.imports_passed_through():
 RUN_BATCHES_LIMIT = 1_900
 """A run that waits for a checkpoint continues as new after this many batches at the latest: Temporal accepts 2,000."""
 RUN_BYTES_LIMIT = 16_000_000
-RUN_EVENTS_LIMIT = 4_000
-"""So does one with such a history: a worker that takes it over has to replay it in time."""
+RUN_EVENTS_LIMIT = 1_500
+"""So does one with such a history, as a worker that takes it over has to replay it in time; see `run_length`."""
 REPLY_BYTES_MAX = 300_000
 """A lane does not continue as new in a message with more reply bytes: together they must stay below 4 MiB."""
 LEASE_STEP_MS = 250
