@@ -96,9 +96,12 @@ class DailyQuotaCounter:
         return SingleQuotaUsage(name, count.saved, count.resets_seconds)
 
     async def save_all(self) -> None:
-        """Save what is not saved yet, as this process stops."""
+        """Save what is not saved yet, as this process stops; nothing is saved after that."""
         unsaved = [bucket for bucket, count in self._known.items() if count.unsaved]
-        await asyncio.gather(*map(self._shared_saves.read_anew, unsaved), return_exceptions=True)
+        saving = [*self._saving.values()]
+        for task in saving:
+            task.cancel()
+        await asyncio.gather(*saving, *map(self._shared_saves.read_anew, unsaved), return_exceptions=True)
 
     async def _get_or_read_count(self, bucket: str) -> _DayCount:
         count = self._known.get(bucket)

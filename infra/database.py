@@ -6,7 +6,7 @@ import asyncio
 import io
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
@@ -143,10 +143,11 @@ class Database:
 
     def __init__(self, settings: DatabaseSettings) -> None:
         self.settings = settings
-        self._pool = _create_engine(settings, pool_size=settings.pool_size, max_overflow=0)
-        self._beside_pool = _create_engine(settings, pool_size=1, max_overflow=0)
-        self._single = _create_engine(settings, poolclass=NullPool)
-        self._for_lookups = _create_engine(settings, is_for_lookups=True, poolclass=NullPool)
+        self._is_closed = False
+        self._pool = self._create_engine(pool_size=settings.pool_size, max_overflow=0)
+        self._beside_pool = self._create_engine(pool_size=1, max_overflow=0)
+        self._single = self._create_engine(poolclass=NullPool)
+        self._for_lookups = self._create_engine(is_for_lookups=True, poolclass=NullPool)
         self._lookup_turns = asyncio.Semaphore(LOOKUP_CONNECTIONS)
         self._idle_lookups: list[asyncpg.Connection[asyncpg.Record] | None] = [None] * LOOKUP_CONNECTIONS
         self._waiting_copies: set[tuple[Any, ...]] = set()
@@ -190,6 +191,8 @@ class Database:
                     _remove_error_details(error)
                     raise
                 finally:
+                    if self._is_closed and connection is not None:
+                        connection.terminate()
                     self._idle_lookups.append(connection)
 
     async def _connect_for_lookups(self) -> asyncpg.Connection[asyncpg.Record]:
@@ -260,11 +263,29 @@ class Database:
                 _log.warning("stalled_copy_ended", pid=pid)
 
     async def close(self) -> None:
-        """Close all connections that are not in use."""
-        for connection in filter(None, self._idle_lookups):
-            await connection.close()
+        """Close all connections; one that is in use is closed when it is given back, and none is opened any more."""
+        self._is_closed = True
+        idle_lookups, self._idle_lookups = self._idle_lookups, [None] * LOOKUP_CONNECTIONS
+        for connection in filter(None, idle_lookups):
+            with suppress(*DATABASE_ERRORS):
+                await connection.close(timeout=PING_TIMEOUT_SECONDS)
         await self._pool.dispose()
         await self._beside_pool.dispose()
+
+    def _create_engine(self, *, is_for_lookups: bool = False, **pool: Any) -> AsyncEngine:
+        engine = _build_engine(self.settings, is_for_lookups=is_for_lookups, **pool)
+        event.listen(engine.sync_engine, "do_connect", self._refuse_connection_after_close)
+        event.listen(engine.sync_engine, "do_connect", connect_or_raise_unreachable)
+        event.listen(engine.sync_engine, "checkin", self._close_returned_connection_after_close)
+        return engine
+
+    def _refuse_connection_after_close(self, *_: object) -> None:
+        if self._is_closed:
+            raise RuntimeError("This process has closed its connections to PostgreSQL, as it stops.")
+
+    def _close_returned_connection_after_close(self, _connection: object, record: Any) -> None:
+        if self._is_closed:
+            record.invalidate()
 
 
 @contextmanager
@@ -288,7 +309,7 @@ def _measure_use_and_keep_cancellation() -> Iterator[None]:
         metrics.DATABASE_SECONDS.labels(outcome).observe(time.perf_counter() - began)
 
 
-def _create_engine(settings: DatabaseSettings, *, is_for_lookups: bool = False, **pool: Any) -> AsyncEngine:
+def _build_engine(settings: DatabaseSettings, *, is_for_lookups: bool = False, **pool: Any) -> AsyncEngine:
     engine = create_async_engine(
         settings.url.get_secret_value(),
         hide_parameters=True,
@@ -308,7 +329,6 @@ def _create_engine(settings: DatabaseSettings, *, is_for_lookups: bool = False, 
         **pool,
     )
     event.listen(engine.sync_engine, "handle_error", lambda context: _remove_error_details(context.original_exception))
-    event.listen(engine.sync_engine, "do_connect", connect_or_raise_unreachable)
     event.listen(engine.sync_engine, "checkout", _require_open_connection)
     return engine
 

@@ -16,7 +16,7 @@ from sqlmodel import select
 from infra.database import LISTENING, PAYLOAD_MAX_BYTES, Database
 from stores.tables.downloads import Download
 from stores.tables.shared import ApiKey, Project
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
@@ -273,3 +273,28 @@ async def count_listeners(database: Database) -> int:
             text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'")
         )
     return int(found.scalar_one())
+
+
+async def test_connections_in_use_at_the_close_are_closed_when_they_are_given_back(database: Database) -> None:
+    """What outlives the process's services leaves no connection behind, and opens none."""
+    async with database.connection() as lent:
+        looking = asyncio.create_task(database.look_up("SELECT pg_sleep(0.3)"))
+
+        async def is_looking() -> bool:
+            return bool(await lent.fetchval(_IS_ANY_SLEEPING))
+
+        await eventually(is_looking)
+        await database.close()
+        assert await lent.fetchval("SELECT 1") == 1
+        await looking
+
+    assert lent.is_closed()
+    assert all(each is None or each.is_closed() for each in database._idle_lookups)
+    with pytest.raises(RuntimeError, match="as it stops"):
+        await database.look_up("SELECT 1")
+    with pytest.raises(RuntimeError, match="as it stops"):
+        async with database.session() as session:
+            await session.execute(text("SELECT 1"))
+
+
+_IS_ANY_SLEEPING = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep')"

@@ -174,3 +174,13 @@ async def test_an_outage_behind_the_count_gives_it_back(limiter: CountingLimiter
     with pytest.raises(ConnectionError):
         await count_targets_within_quotas(cast("Call", call), "job", 5, 0.0)
     assert released == [("prj_1", "job", 5)]
+
+
+async def test_a_process_that_stopped_saves_no_more(limiter: CountingLimiter, counter: DailyQuotaCounter) -> None:
+    """Its database is closed then: a save would open a connection that is never closed."""
+    await count(counter, "prj_1")
+    await counter.save_all()
+    asked = limiter.asked
+    await asyncio.sleep(0.05)
+
+    assert (limiter.count("prj_1"), limiter.asked) == (1, asked)
