@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from temporalio.client import Client
-from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
+from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
 from infra import log, memory
 from infra.component_settings import EngineClientSettings
@@ -24,6 +24,9 @@ from workflows.webhooks.queues import QUEUES as WEBHOOK_QUEUES
 
 SYSTEM_QUEUES: Final[Sequence[SystemQueues]] = (*import_queues().values(), WEBHOOK_QUEUES)
 """The queues of every system, and those of the webhooks that they share."""
+
+WORKFLOW_TASK_POLLS_MAX: Final = 5
+"""Polls at a time for tasks of the workflows of a queue, on each of its two lists."""
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
@@ -55,7 +58,9 @@ def build_worker(engine: Client, settings: EngineClientSettings, queue: TaskQueu
         workflows=queue.workflows,
         activities=queue.activities,
         max_concurrent_activities=queue.slots,
-        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(queue.polls),
+        # Polls that wait cost the engine memory and processor time: an idle worker has one a queue.
+        workflow_task_poller_behavior=_build_poller_behavior(WORKFLOW_TASK_POLLS_MAX),
+        activity_task_poller_behavior=_build_poller_behavior(queue.polls),
         max_eager_activity_reservations_per_workflow_task=queue.eager,
         # A killed worker freezes its cached workflows for this long; the default of 10 s is felt by users.
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=settings.sticky_timeout_seconds),
@@ -65,6 +70,10 @@ def build_worker(engine: Client, settings: EngineClientSettings, queue: TaskQueu
         graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_seconds),
         patch_activation_callback=build_patch_check(settings.compatible_with),
     )
+
+
+def _build_poller_behavior(polls_max: int) -> PollerBehaviorAutoscaling:
+    return PollerBehaviorAutoscaling(minimum=1, initial=min(2, polls_max), maximum=polls_max)
 
 
 async def serve_queues(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:

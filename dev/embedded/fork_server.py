@@ -38,10 +38,14 @@ COMMON: Final = (
 )
 """What every process needs, the one that prepares an installation included."""
 ROLES: Final[Mapping[str, Sequence[str]]] = {
-    "worker": ("cli.serving",),
     "api": (*(f"api.{system}" for system in SYSTEMS), "api.app"),
+    "worker": ("cli.serving",),
 }
-"""What a role imports beyond the common modules. Named, not imported: this module is below them."""
+"""What a role imports beyond the common modules. Named, not imported: this module is below them.
+
+In the order in which they are imported. An API process takes twice as long as a worker from its fork until it serves,
+and does so while the modules of workers are imported.
+"""
 COMMON_ROLE: Final = "common"
 _SET_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG
 _SET_NAME: Final = 15  # PR_SET_NAME
