@@ -59,6 +59,7 @@ async def test_kill_changes_nothing(deployment: Deployment, killer: Killer, chan
     assert rows == wanted
 
 
+@pytest.mark.long
 async def test_finished_ranges_are_not_fetched_again(deployment: Deployment, killer: Killer) -> None:
     """Both workers are killed when some ranges are staged and some are not: the staged ones ask for no page again."""
     # Slow answers here and there let the ranges end at different times.

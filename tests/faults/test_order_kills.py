@@ -31,7 +31,7 @@ async def fleet(deployment: Deployment) -> AsyncIterator[Fleet]:
         yield Fleet(deployment, caller.project_id)
 
 
-@pytest.mark.parametrize("victim", mark_long_except(VICTIMS, ("engine", "api-1")))
+@pytest.mark.parametrize("victim", mark_long_except(VICTIMS, ("api-1",)))
 async def test_kill_loses_no_order(
     fleet: Fleet, killer: Killer, chance: random.Random, victim: str, request: pytest.FixtureRequest
 ) -> None:

@@ -65,6 +65,7 @@ async def terminal(settings: Settings, tmp_path: Path) -> AsyncIterator[Terminal
             yield Terminal(addresses, intake)
 
 
+@pytest.mark.long
 async def test_what_is_published_is_followed_into_all_modules(terminal: Terminal) -> None:
     """A message that a module fails is given up, is listed with the reason, and is done after a retry."""
     terminal.addresses.modules.set(OssScenario(rules=(OssRule(action=OssAction.FAIL, modules=frozenset({"od"})),)))

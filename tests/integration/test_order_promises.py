@@ -62,6 +62,7 @@ async def digest(orders: Orders, number: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+@pytest.mark.long
 async def test_nothing_is_lost_while_orders_change_and_answers_fail(
     settings: Settings, request: pytest.FixtureRequest
 ) -> None:
@@ -191,6 +192,7 @@ async def test_reading_again_in_any_order_changes_nothing(settings: Settings) ->
         assert {row.missed for row in await orders.slices()} == {0}
 
 
+@pytest.mark.long
 async def test_what_shows_up_after_the_lag_is_found_by_the_sweep(settings: Settings) -> None:
     """O2: it is counted, and a longer lag is proposed."""
     async with running_orders(settings) as orders:

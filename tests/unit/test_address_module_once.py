@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -40,6 +41,7 @@ def test_a_module_does_what_the_oracle_does(history: Sequence[Operation], busy: 
     assert tables.addresses() == book_addresses(book, lambda record: json.dumps(record, separators=(",", ":")))
 
 
+@pytest.mark.long
 @given(histories(), BUSY)
 def test_what_is_applied_twice_acts_once(history: Sequence[Operation], busy: set[int]) -> None:
     """Each operation at once again, in the same batch or the next."""
@@ -98,6 +100,7 @@ def test_a_batch_is_applied_whole_or_not_at_all(history: Sequence[Operation], bu
     assert broken.content() == whole.content()
 
 
+@pytest.mark.long
 @given(histories(), BUSY)
 def test_swaps_alone_move_nothing_but_uprns(history: Sequence[Operation], busy: set[int]) -> None:
     """An address keeps its id and its record, and the same UPRNs are in use."""

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from clients.modules import ModulesClient
 from domain.addresses.operations import Module, Operation, OperationOutcome, OperationResult
@@ -122,6 +123,7 @@ async def process(folder: Path, port: int) -> AsyncIterator[tuple[str, asyncio.s
         await started.wait()
 
 
+@pytest.mark.long
 async def test_a_module_that_is_killed_in_the_middle_applies_each_operation_once(tmp_path: Path) -> None:
     """Swaps undo themselves when they act twice: killed again and again, what was not answered is sent again."""
     dice, operations, port = random.Random(7), _history(), 0

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import requirements
+from tests.support.selecting import mark_long_except
 
 ROOT = Path(__file__).parents[2]
 TESTS = """
@@ -53,7 +54,11 @@ def run(folder: Path, *arguments: str, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("arguments", [(), ("--quiet",), ("--numprocesses", "1")], ids=["long", "quiet", "distributed"])
+@pytest.mark.parametrize(
+    "arguments",
+    mark_long_except([(), ("--quiet",), ("--numprocesses", "1")], [(), ("--quiet",)]),
+    ids=["long", "quiet", "distributed"],
+)
 def test_the_last_line_says_what_was_skipped_and_how_to_get_it(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """After pytest's own summary and totals, however the run is made."""
     *before, last = run(tmp_path, *arguments).splitlines()
