@@ -331,9 +331,7 @@ class WindowReader:
                 listing.add_page(page)
                 distinct.update(order.order_id for order in page.orders)
                 await self._held.add(self.contents.memory_bytes - before, self._connector.budget.seconds_left)
-                if self._rows_max is not None and (
-                    len(distinct) > self._rows_max or self._has_too_large_orders(len(distinct), total)
-                ):
+                if self._rows_max is not None and (len(distinct) > self._rows_max or self._has_too_large_orders(total)):
                     if not _is_filter_ignored(listing.outside, listing.rows):
                         raise WindowTooLarge
                     self._lift_row_limit()
@@ -347,12 +345,13 @@ class WindowReader:
         self.contents.undated = max(self.contents.undated, listing.undated)
         return listing
 
-    def _has_too_large_orders(self, rows: int, total: int | None) -> bool:
+    def _has_too_large_orders(self, total: int | None) -> bool:
         """Return whether the orders are too large together, or will be with those that were counted."""
-        size = self.contents.memory_bytes
+        # Both are those of all passes: a page of a later one has few orders that are not held already.
+        size, orders = self.contents.memory_bytes, len(self.contents.copies)
         if size < PROJECTED_FROM_BYTES:
             return False
-        return size * max(1.0, (total or 0) / max(1, rows)) > SLICE_BYTES_MAX
+        return size * max(1.0, (total or 0) / max(1, orders)) > SLICE_BYTES_MAX
 
     def _lift_row_limit(self) -> None:
         """Read the window whatever number of orders it has: its parts have as many."""

@@ -90,6 +90,20 @@ async def test_a_window_that_cannot_be_split_is_read_however_large_its_orders_ar
         assert len(contents.copies) == 200
 
 
+async def test_a_second_pass_over_orders_that_fit_splits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first page has few of the orders that are held by then."""
+    async with running_connector(orders=1) as here:
+        asked = list_large_orders(here, monkeypatch, pages=8)
+        totals = iter([81, 80, 80])
+
+        async def count(_: TimeWindow) -> int:
+            return next(totals)
+
+        monkeypatch.setattr(here.connector, "fetch_row_count", count)
+        contents = await WindowReader(here.connector, here.window(600), 10_000).read_passes_until_confirmed()
+        assert (len(contents.copies), contents.passes, len(asked)) == (80, 2, 16)
+
+
 async def test_slices_that_are_read_together_hold_no_more_than_the_process_may(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty slices that fit: together the limit, a page of each, and what the oldest holds beyond it."""
     limit, budget = 600 * KB, MemoryBudget(600 * KB)
