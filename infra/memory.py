@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import math
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final
 
 from isal import isal_zlib
@@ -60,7 +59,7 @@ class MemoryBudget:
             yield held
         finally:
             del self._held[held]
-            self._released.set()
+            self.announce_release()
 
     def lets_go_on(self, held: HeldMemory) -> bool:
         """Return whether a piece of work may take more memory."""
@@ -68,8 +67,12 @@ class MemoryBudget:
             return True
         return held is next((each for each in self._held if each.bytes > SMALL_BYTES), held)
 
+    def announce_release(self) -> None:
+        """Have the pieces of work that wait look whether they may go on."""
+        self._released.set()
+
     async def wait_for_release(self) -> None:
-        """Wait until another piece of work has ended."""
+        """Wait until another piece of work has ended, or holds less."""
         self._released.clear()
         await self._released.wait()
 
@@ -81,15 +84,11 @@ class HeldMemory:
         self._budget = budget
         self.bytes = 0
 
-    async def add(self, size: int, wait_max_seconds: float) -> None:
-        """Count more bytes; then wait at most so long until there is room for others."""
+    async def add(self, size: int) -> None:
+        """Count more bytes; then wait until there is room for others. They count also if the wait is cancelled."""
         self.bytes += size
-        if self._budget.lets_go_on(self):
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if wait_max_seconds == math.inf else wait_max_seconds):
-                while not self._budget.lets_go_on(self):
-                    await self._budget.wait_for_release()
+        while not self._budget.lets_go_on(self):
+            await self._budget.wait_for_release()
 
 
 def limit_allocator_memory() -> None:

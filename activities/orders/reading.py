@@ -36,6 +36,7 @@ SLICE_BYTES_MAX: Final = 48 * 1024 * 1024
 """Memory of the orders of a slice beyond which it is split, like one of too many orders."""
 READINGS_BYTES_MAX: Final = 64 * 1024 * 1024
 """Memory of the orders of all slices that a process reads at a time; the oldest of them goes on beyond it."""
+MEMORY_USED_UP: Final = "The slices that this worker reads hold all the memory that they may have together."
 PROJECTED_FROM_BYTES: Final = SLICE_BYTES_MAX // 16
 """From here on the total shows whether the orders that are still to come are too large."""
 COPY_BYTES: Final = 512
@@ -287,7 +288,7 @@ class WindowReader:
         async def fetch_details_and_require_not_older(copy: FetchedOrder) -> FetchedOrder:
             async with turns:
                 whole = FetchedOrder(*await self._connector.fetch_details(copy.order))
-                await self._held.add(len(whole.order.raw), self._connector.budget.seconds_left)
+                await self._hold(len(whole.order.raw))
             listed, detailed = copy.order, whole.order
             if _get_version_rank(detailed) < _get_version_rank(listed):
                 raise InconsistentAnswers(
@@ -305,6 +306,11 @@ class WindowReader:
             # Refused credentials concern each order, and have consequences that no other failure has.
             raise min(failures.exceptions, key=lambda each: not isinstance(each, CredentialsRefused)) from None
         return [task.result() for task in tasks]
+
+    async def _hold(self, size: int) -> None:
+        """Count more bytes, and wait while all slices together hold too many; raises PlatformBusy."""
+        async with self._connector.budget.limit_own_wait(MEMORY_USED_UP):
+            await self._held.add(size)
 
     async def confirm_zone_by_query_at_modification_second(self) -> bool:
         """Check the platform's time zone by an order of the window."""
@@ -330,7 +336,7 @@ class WindowReader:
                 listing.may_hold_page_of_other_request |= self._may_belong_to_other_request(page, distinct)
                 listing.add_page(page)
                 distinct.update(order.order_id for order in page.orders)
-                await self._held.add(self.contents.memory_bytes - before, self._connector.budget.seconds_left)
+                await self._hold(self.contents.memory_bytes - before)
                 if self._rows_max is not None and (len(distinct) > self._rows_max or self._has_too_large_orders(total)):
                     if not _is_filter_ignored(listing.outside, listing.rows):
                         raise WindowTooLarge

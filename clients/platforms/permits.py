@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Self
@@ -180,6 +180,8 @@ class RequestPermits:
 
 
 WAITING_SHARE: Final = 0.5
+OWN_WAIT_PAUSE_SECONDS: Final = 10.0
+"""Pause after an attempt that has waited for other work of this process as long as it may."""
 READING_SHARE: Final = 0.9
 """Share of its time after which an attempt stops by itself: its answers are stored, and the next one continues."""
 
@@ -236,6 +238,26 @@ class AttemptTimeBudget:
             # failure. A timer of the workflow waits instead.
             busy.is_transient = self.until == math.inf
             raise
+        finally:
+            self.subtract_wait_from_patience(began)
+
+    @asynccontextmanager
+    async def limit_own_wait(self, sentence: str) -> AsyncIterator[None]:
+        """Limit how long the body waits for what other work of this process holds.
+
+        Raises:
+            PlatformBusy: It takes longer than the patience and time that are left. That is no failure of the platform
+                or the slice: a timer of the workflow waits instead.
+        """
+        began, seconds = time.monotonic(), min(self.patience_seconds, self.seconds_left)
+        try:
+            async with asyncio.timeout(None if seconds == math.inf else seconds):
+                yield
+        except TimeoutError:
+            hint = "It goes on once other slices have ended."
+            busy = PlatformBusy(sentence, hint, retry_after_seconds=OWN_WAIT_PAUSE_SECONDS)
+            busy.is_local, busy.is_transient = True, False
+            raise busy from None
         finally:
             self.subtract_wait_from_patience(began)
 

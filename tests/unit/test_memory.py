@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import subprocess
 import sys
 import textwrap
@@ -13,8 +12,6 @@ import pytest
 
 from infra import memory
 from infra.memory import SMALL_BYTES, CompressedBytes, MemoryBudget
-
-FOREVER = math.inf
 
 SCRIPT = """
     import psutil
@@ -67,19 +64,20 @@ async def test_large_pieces_of_work_wait_for_each_other_and_the_oldest_goes_on()
     with budget.hold() as small, ExitStack() as work:
         oldest = work.enter_context(budget.hold())
         with budget.hold() as younger:
-            await oldest.add(large, FOREVER)
-            waiting = asyncio.create_task(younger.add(2 * large, FOREVER))
-            await asyncio.wait_for(small.add(SMALL_BYTES, FOREVER), 1)
-            await asyncio.wait_for(oldest.add(large, FOREVER), 1)
+            await oldest.add(large)
+            waiting = asyncio.create_task(younger.add(2 * large))
+            await asyncio.wait_for(small.add(SMALL_BYTES), 1)
+            await asyncio.wait_for(oldest.add(large), 1)
             assert not waiting.done()
             work.close()
             await asyncio.wait_for(waiting, 1)
 
 
-async def test_work_waits_for_room_no_longer_than_it_may() -> None:
-    """Then its time is used up, which its next request says."""
+async def test_what_is_added_counts_also_where_the_wait_is_given_up() -> None:
+    """It is held until the work ends."""
     budget = MemoryBudget(SMALL_BYTES)
     with budget.hold() as oldest, budget.hold() as younger:
-        await oldest.add(2 * SMALL_BYTES, FOREVER)
-        await asyncio.wait_for(younger.add(2 * SMALL_BYTES, 0.01), 1)
-        await asyncio.wait_for(younger.add(0, -1), 1)
+        await oldest.add(2 * SMALL_BYTES)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(younger.add(2 * SMALL_BYTES), 0.01)
+        assert younger.bytes == 2 * SMALL_BYTES

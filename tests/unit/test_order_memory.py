@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from activities.orders import reading
+from activities.orders import reading, slice_attempts
 from activities.orders.reading import COPY_BYTES, WindowReader, WindowTooLarge
-from clients.platforms import OrderPage, client
+from clients.platforms import OrderPage, PlatformBusy, client
+from clients.platforms.permits import OWN_WAIT_PAUSE_SECONDS
 from domain.orders.capability import PlatformOrder
+from domain.orders.slices import SliceRetryState
 from domain.orders.windows import TimeWindow
 from infra import memory
 from infra.memory import MemoryBudget
@@ -102,6 +104,25 @@ async def test_a_second_pass_over_orders_that_fit_splits_nothing(monkeypatch: py
         monkeypatch.setattr(here.connector, "fetch_row_count", count)
         contents = await WindowReader(here.connector, here.window(600), 10_000).read_passes_until_confirmed()
         assert (len(contents.copies), contents.passes, len(asked)) == (80, 2, 16)
+
+
+async def test_a_slice_that_waits_for_memory_in_vain_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is this installation's: a timer waits for it, as often as it takes, although nothing was gained."""
+    budget = MemoryBudget(PAGE_BYTES)
+    async with running_connector(UNCOUNTED, orders=1) as here:
+        list_large_orders(here, monkeypatch, pages=8)
+        here.connector.budget.patience_seconds = 0.2
+        with budget.hold() as oldest, budget.hold() as held:
+            await oldest.add(PAGE_BYTES)
+            with pytest.raises(PlatformBusy, match="all the memory") as raised:
+                await WindowReader(here.connector, here.window(600), 10_000, held).read_passes_until_confirmed()
+    failure = slice_attempts.add_resume_point_and_decide_retryable(
+        slice_attempts.to_attempt_failure(raised.value), raised.value, None, here.connector.answer_log.gained
+    )
+    assert (failure.is_own_limit, failure.gained, failure.fault.retryable) == (True, 0, True)
+    retries = SliceRetryState()
+    for _ in range(2_000):
+        assert retries.record_failure_and_compute_pause(failure, retries=1, retryintv=1) == OWN_WAIT_PAUSE_SECONDS
 
 
 async def test_slices_that_are_read_together_hold_no_more_than_the_process_may(monkeypatch: pytest.MonkeyPatch) -> None:
