@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -93,10 +94,15 @@ class HttpResponse(ResponseHead):
 
 @dataclass(frozen=True, slots=True)
 class WaitBeforeReadingBeyondSize:
-    """A size from which a body is read on only after a wait, which does not count against the timeout."""
+    """A size from which a body is read on only after a wait, which does not count against the timeout.
+
+    Args:
+        until: When the timeout ends at the latest however long the wait was, by the clock of the event loop.
+    """
 
     bytes: int
     wait: Callable[[], Awaitable[None]]
+    until: float = math.inf
 
 
 class HttpTransport:
@@ -204,7 +210,7 @@ class StreamedResponse:
         async for chunk in self.iterate_body(max_bytes):
             body.write(chunk)
             if wait_beyond is not None and body.tell() > wait_beyond.bytes:
-                await self._wait_without_using_timeout(wait_beyond.wait)
+                await self._wait_without_using_timeout(wait_beyond)
                 wait_beyond = None
         return HttpResponse(self.response.status, self.response.headers, body.getvalue())
 
@@ -233,13 +239,13 @@ class StreamedResponse:
                 raise TransportError(TransportFailureKind.TOO_LARGE, f"{max_bytes:,} bytes")
             yield piece
 
-    async def _wait_without_using_timeout(self, wait: Callable[[], Awaitable[None]]) -> None:
+    async def _wait_without_using_timeout(self, wait_beyond: WaitBeforeReadingBeyondSize) -> None:
         clock, until = asyncio.get_running_loop().time, self.deadline.when()
         began = clock()
         self.deadline.reschedule(None)
-        await wait()
+        await wait_beyond.wait()
         if until is not None:
-            self.deadline.reschedule(until + clock() - began)
+            self.deadline.reschedule(min(until + clock() - began, wait_beyond.until))
 
     def _iterate_decompressed(self) -> AsyncIterator[bytes]:
         match self.response.headers.get("Content-Encoding", "").lower():

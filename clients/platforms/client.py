@@ -35,8 +35,9 @@ from clients.platforms.failures import (
     PlatformBusy,
     PlatformFailure,
     PlatformRefused,
+    build_no_answer_failure,
 )
-from clients.platforms.permits import AttemptTimeBudget, PlatformStateSharedByConnectors, RequestPermits
+from clients.platforms.permits import AttemptTimeBudget, OwnWaits, PlatformStateSharedByConnectors, RequestPermits
 from domain.faults import SourceFault
 from domain.orders.access import Account, AuthenticationMethod, Credentials, CredentialsReader, add_authentication
 from domain.orders.capability import CODE, MESSAGE, Capability
@@ -222,8 +223,7 @@ class PlatformClient:
 
     async def _request_once(self, request: _Request, credentials: Credentials) -> AnswerWithValues:
         asked_at = datetime.now(UTC) + self.clock_skew
-        with self.budget.record_slowest_answer():
-            answer = await self._send_signed(request.url, request.parameters, credentials)
+        answer = await self._send_signed(request.url, request.parameters, credentials)
         return self._parse_answer(answer, request.reader, asked_at)
 
     async def _wait_for_permit(self, permits: RequestPermits | None) -> None:
@@ -244,25 +244,27 @@ class PlatformClient:
         now = datetime.now(UTC) + self.clock_skew
         signed = add_authentication(self._capability.access, credentials, parameters, now)
         whole_seconds = self.budget.answer_seconds or ANSWER_TIMEOUT_SECONDS
-        timeout_seconds = min(whole_seconds, self.budget.until - time.monotonic())
-        if timeout_seconds <= 0:
+        left_seconds = self.budget.until - time.monotonic()
+        if left_seconds <= 0:
             raise self._build_time_used_up()
+        until = asyncio.get_running_loop().time() + left_seconds
         query = urlencode(signed.parameters)
         try:
             async with AsyncExitStack() as slot:
-                wait = partial(slot.enter_async_context, self._gate.large_answers)
+                waits = slot.enter_context(self.budget.record_slowest_answer())
+                wait = partial(self._wait_for_other_large_answers, slot, waits)
                 answer = await self._http.get(
                     f"{url}{'&' if '?' in url else '?'}{query}" if query else url,
                     headers={**_HEADERS, **self._headers, **signed.headers},
                     max_bytes=ANSWER_MAX_BYTES,
-                    timeout_seconds=timeout_seconds,
-                    wait_beyond=WaitBeforeReadingBeyondSize(LARGE_ANSWER_BYTES, wait),
+                    timeout_seconds=min(whole_seconds, left_seconds),
+                    wait_beyond=WaitBeforeReadingBeyondSize(LARGE_ANSWER_BYTES, wait, until),
                 )
         except SourceFault as fault:
             metrics.PLATFORM_REQUESTS.labels(self._account.platform, "unanswered").inc()
-            if fault.record.code == "source_timeout" and timeout_seconds < whole_seconds:
+            if fault.record.code == "source_timeout" and left_seconds < whole_seconds + waits.seconds:
                 raise self._build_time_used_up() from None
-            raise _build_no_answer_failure(self, fault, is_short=self.budget.answer_seconds is not None) from None
+            raise build_no_answer_failure(str(self), fault, is_short=self.budget.answer_seconds is not None) from None
         metrics.PLATFORM_REQUESTS.labels(self._account.platform, str(answer.status)).inc()
         metrics.PLATFORM_BYTES.labels(self._account.platform).inc(len(answer.body))
         # A platform may repeat what it was sent, and wrong answers are quoted.
@@ -273,6 +275,11 @@ class PlatformClient:
         if (date := parse_http_date(answer.headers.get("Date", ""))) is not None:
             self.set_clock_skew_from_platform_time(date)
         return answer
+
+    async def _wait_for_other_large_answers(self, slot: AsyncExitStack, waits: OwnWaits) -> None:
+        with waits.measure():
+            async with self.budget.limit_own_wait(f"Other large answers of {self} are being read by this worker."):
+                await slot.enter_async_context(self._gate.large_answers)
 
     def _parse_answer(self, answer: HttpResponse, reader: JsonReader, asked_at: datetime) -> AnswerWithValues:
         if answer.status != 200:
@@ -376,22 +383,6 @@ def _choose_remedy(status: int, capability: Capability) -> str:
     return (
         "Look its words up in the platform's documents; correct the configuration, the record or the account's rights."
     )
-
-
-_SMALLER: Final = "Lower `paging.size` in its record, so that its pages are smaller."
-_HINTS: Final = {"source_too_large": _SMALLER, "source_timeout": f"{_SMALLER} Or find out why it is slow."}
-"""Hints in place of those for downloads."""
-_SILENT: Final = "Find out why it does not answer: ask the platform's owner, and look at the network on the way to it."
-
-
-def _build_no_answer_failure(client: PlatformClient, fault: SourceFault, *, is_short: bool) -> PlatformFailure:
-    """Build the failure of a request without an answer; a short answer is none of a page that is too large."""
-    message, hint = f"{client}: {fault.record.message}", _HINTS.get(fault.record.code, fault.record.hint)
-    if is_short and fault.record.code == "source_timeout":
-        hint = _SILENT
-    if fault.transient:
-        return PlatformBusy(message, hint, retry_after_seconds=fault.retry_after_seconds)
-    return PlatformRefused(message, hint)
 
 
 def _quote_excerpt(answer: HttpResponse) -> str:

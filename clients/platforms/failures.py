@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from clients.http import ServiceFailure
-from domain.faults import sanitize_and_shorten_text
+from domain.faults import SourceFault, sanitize_and_shorten_text
 from domain.orders.slices import WAIT_MAX_SECONDS
 
 
@@ -86,3 +88,19 @@ class TooManyRows(PlatformFailure):
     def __init__(self, message: str, hint: str = "", *, rows: int) -> None:
         super().__init__(message, hint)
         self.rows = rows
+
+
+_SMALLER: Final = "Lower `paging.size` in its record, so that its pages are smaller."
+_HINTS: Final = {"source_too_large": _SMALLER, "source_timeout": f"{_SMALLER} Or find out why it is slow."}
+"""Hints in place of those for downloads."""
+_SILENT: Final = "Find out why it does not answer: ask the platform's owner, and look at the network on the way to it."
+
+
+def build_no_answer_failure(subject: str, fault: SourceFault, *, is_short: bool) -> PlatformFailure:
+    """Build the failure of a request without an answer; a short answer is none of a page that is too large."""
+    message, hint = f"{subject}: {fault.record.message}", _HINTS.get(fault.record.code, fault.record.hint)
+    if is_short and fault.record.code == "source_timeout":
+        hint = _SILENT
+    if fault.transient:
+        return PlatformBusy(message, hint, retry_after_seconds=fault.retry_after_seconds)
+    return PlatformRefused(message, hint)

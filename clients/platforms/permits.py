@@ -187,6 +187,22 @@ READING_SHARE: Final = 0.9
 
 
 @dataclass(slots=True)
+class OwnWaits:
+    """How long one request has waited for other work of this process."""
+
+    seconds: float = 0.0
+
+    @contextmanager
+    def measure(self) -> Iterator[None]:
+        """Add the time that the body takes."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds += time.monotonic() - began
+
+
+@dataclass(slots=True)
 class AttemptTimeBudget:
     """The time budget of an attempt.
 
@@ -220,13 +236,14 @@ class AttemptTimeBudget:
         return self.until - self.slowest_answer_seconds - time.monotonic()
 
     @contextmanager
-    def record_slowest_answer(self) -> Iterator[None]:
-        """Record how long a request takes."""
-        began = time.monotonic()
+    def record_slowest_answer(self) -> Iterator[OwnWaits]:
+        """Record how long a request takes, without its waits for other work of this process."""
+        began, waits = time.monotonic(), OwnWaits()
         try:
-            yield
+            yield waits
         finally:
-            self.slowest_answer_seconds = max(self.slowest_answer_seconds, time.monotonic() - began)
+            answer_seconds = time.monotonic() - began - waits.seconds
+            self.slowest_answer_seconds = max(self.slowest_answer_seconds, answer_seconds)
 
     async def wait_for_permit(self, permits: RequestPermits) -> None:
         """Wait for a permit; raises PlatformBusy where that takes longer than the patience and time that are left."""

@@ -97,6 +97,22 @@ async def test_the_time_of_a_long_body_goes_on_after_the_wait() -> None:
     assert time.monotonic() - began >= 0.5
 
 
+async def test_a_wait_extends_the_time_of_a_long_body_no_farther_than_said() -> None:
+    """Whoever waited for it has a time of its own, which ends first."""
+
+    async def wait() -> None:
+        await asyncio.sleep(0.5)
+
+    until = asyncio.get_running_loop().time() + 1
+    async with running_reachable_peer(drips(OK + b"Content-Length: 100000\r\n\r\n" + b"x" * 50_000)) as (here, client):
+        with pytest.raises(SourceFault) as failed:
+            await client.get(
+                here.url, max_bytes=100_000, timeout_seconds=60, wait_beyond=WaitBeforeReadingBeyondSize(5, wait, until)
+            )
+    assert failed.value.record.code == "source_timeout"
+    assert asyncio.get_running_loop().time() - until < 10
+
+
 async def test_bomb() -> None:
     """A small body that inflates to 256 MB costs a few MB before it is refused."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)

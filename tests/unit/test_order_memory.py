@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,8 +12,10 @@ import pytest
 
 from activities.orders import reading, slice_attempts
 from activities.orders.reading import COPY_BYTES, WindowReader, WindowTooLarge
-from clients.platforms import OrderPage, PlatformBusy, client
+from clients.http import WaitBeforeReadingBeyondSize
+from clients.platforms import AttemptTimeUsedUp, OrderPage, PlatformBusy, client
 from clients.platforms.permits import OWN_WAIT_PAUSE_SECONDS
+from domain.faults import SourceFault
 from domain.orders.capability import PlatformOrder
 from domain.orders.slices import SliceRetryState
 from domain.orders.windows import TimeWindow
@@ -161,6 +164,45 @@ async def test_one_large_answer_of_a_platform_is_read_at_a_time(monkeypatch: pyt
             assert not done
         assert len((await asyncio.wait_for(large, 5)).orders) == 100
         assert not slot.locked()
+
+
+async def test_a_large_answer_waits_for_another_no_longer_than_its_attempt_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then a timer waits, and the platform has not failed; what it waited is not what the platform was slow with."""
+    monkeypatch.setattr(client, "LARGE_ANSWER_BYTES", KB)
+    async with running_connector(orders=3_000, span_seconds=3_600) as here:
+        slot, window, budget = here.connector._client._gate.large_answers, here.window(3_000), here.connector.budget
+        budget.patience_seconds = 1.0
+        async with slot:
+            with pytest.raises(PlatformBusy, match="large answers") as raised:
+                await asyncio.wait_for(here.connector.fetch_first_page(window), 5)
+        assert (raised.value.is_local, raised.value.is_transient) == (True, False)
+        assert budget.slowest_answer_seconds < 0.9
+        budget.until = time.monotonic() + 0.5
+        async with slot:
+            with pytest.raises(PlatformBusy, match="large answers"):
+                await asyncio.wait_for(here.connector.fetch_first_page(window), 5)
+        assert not slot.locked()
+
+
+async def test_a_request_that_has_waited_ends_with_its_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait extends its timeout no farther."""
+    async with running_connector(orders=1) as here:
+        budget = here.connector.budget
+
+        async def get(*_: Any, wait_beyond: WaitBeforeReadingBeyondSize, timeout_seconds: float, **__: Any) -> None:
+            assert timeout_seconds == 1
+            await wait_beyond.wait()
+            left_seconds = wait_beyond.until - asyncio.get_running_loop().time()
+            assert left_seconds == pytest.approx(budget.until - time.monotonic(), abs=0.1)
+            raise SourceFault("source_timeout", "It took too long.", "")
+
+        budget.patience_seconds, budget.answer_seconds, budget.until = 5.0, 1.0, time.monotonic() + 2.4
+        monkeypatch.setattr(here.connector._client._http, "get", get)
+        slot = here.connector._client._gate.large_answers
+        await slot.acquire()
+        asyncio.get_running_loop().call_later(1.5, slot.release)
+        with pytest.raises(AttemptTimeUsedUp):
+            await here.connector.fetch_first_page(here.window(60))
 
 
 def test_orders_are_written_in_batches_of_some_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
