@@ -185,11 +185,13 @@ class WindowReader:
                     raise
             else:
                 return self.contents
+        self._held.release(self.contents.memory_bytes)
         self.contents = NewestOrdersOfWindow()
         for half in halves:
-            self.contents.add_contents_of_part(
-                await WindowReader(self._connector, half, None, self._held)._read_whole_or_in_halves(read)
-            )
+            part = await WindowReader(self._connector, half, None, self._held)._read_whole_or_in_halves(read)
+            before = self.contents.memory_bytes
+            self.contents.add_contents_of_part(part)
+            self._held.release(part.memory_bytes - (self.contents.memory_bytes - before))
         return self.contents
 
     async def _read_once_and_check_end(self) -> None:
@@ -278,7 +280,7 @@ class WindowReader:
         )
 
     async def fetch_details_of_orders(self, copies: list[FetchedOrder]) -> list[FetchedOrder]:
-        """Fetch the details of orders, where the list has only part of them.
+        """Fetch the details of orders, where the list has only part of them; they take the place of what was listed.
 
         Raises:
             InconsistentAnswers: One is older than in the list, as from a replica that lags behind.
@@ -288,15 +290,19 @@ class WindowReader:
         async def fetch_details_and_require_not_older(copy: FetchedOrder) -> FetchedOrder:
             async with turns:
                 whole = FetchedOrder(*await self._connector.fetch_details(copy.order))
-                await self._hold(len(whole.order.raw))
-            listed, detailed = copy.order, whole.order
-            if _get_version_rank(detailed) < _get_version_rank(listed):
-                raise InconsistentAnswers(
-                    f"Order {listed.order_id} is listed as of {_format_version(listed)}, and told as of "
-                    f"{_format_version(detailed)} when it is asked for by itself.",
-                    "What is older is not stored; read the slice again later.",
-                    may_pass=True,
-                )
+                listed, detailed = copy.order, whole.order
+                if _get_version_rank(detailed) < _get_version_rank(listed):
+                    raise InconsistentAnswers(
+                        f"Order {listed.order_id} is listed as of {_format_version(listed)}, and told as of "
+                        f"{_format_version(detailed)} when it is asked for by itself.",
+                        "What is older is not stored; read the slice again later.",
+                        may_pass=True,
+                    )
+                # The copy keeps the digest of the listed text, by which readings are compared, and not the text.
+                copy.order = detailed
+                self.contents.memory_bytes += len(detailed.raw) - len(listed.raw)
+                self._held.release(len(listed.raw))
+                await self._hold(len(detailed.raw))
             return whole
 
         try:

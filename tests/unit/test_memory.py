@@ -81,3 +81,16 @@ async def test_what_is_added_counts_also_where_the_wait_is_given_up() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(younger.add(2 * SMALL_BYTES), 0.01)
         assert younger.bytes == 2 * SMALL_BYTES
+
+
+async def test_what_holds_less_lets_others_go_on() -> None:
+    """It need not end before."""
+    budget = MemoryBudget(3 * SMALL_BYTES)
+    with budget.hold() as oldest, budget.hold() as younger:
+        await oldest.add(3 * SMALL_BYTES)
+        waiting = asyncio.create_task(younger.add(2 * SMALL_BYTES))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        oldest.release(2 * SMALL_BYTES)
+        await asyncio.wait_for(waiting, 1)
+        assert (oldest.bytes, younger.bytes) == (SMALL_BYTES, 2 * SMALL_BYTES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,7 @@ import pytest
 from activities.orders import reading, slice_attempts
 from activities.orders.reading import COPY_BYTES, WindowReader, WindowTooLarge
 from clients.http import WaitBeforeReadingBeyondSize
-from clients.platforms import AttemptTimeUsedUp, OrderPage, PlatformBusy, client
+from clients.platforms import AttemptTimeUsedUp, OrderPage, PlatformBusy, TooManyRows, client
 from clients.platforms.permits import OWN_WAIT_PAUSE_SECONDS
 from domain.faults import SourceFault
 from domain.orders.capability import PlatformOrder
@@ -21,10 +22,10 @@ from domain.orders.slices import SliceRetryState
 from domain.orders.windows import TimeWindow
 from infra import memory
 from infra.memory import MemoryBudget
-from sims.platforms.dialects.plain import PLAIN
+from sims.platforms.dialects.plain import ITEMS, PLAIN
 from stores.orders import order_copies
 from stores.orders.fetched_orders import FetchedOrder
-from tests.support.platforms import RunningConnector, running_connector
+from tests.support.platforms import SMALL_PAGES, RunningConnector, running_connector
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 KB = 1024
@@ -126,6 +127,41 @@ async def test_a_slice_that_waits_for_memory_in_vain_has_not_failed(monkeypatch:
     retries = SliceRetryState()
     for _ in range(2_000):
         assert retries.record_failure_and_compute_pause(failure, retries=1, retryintv=1) == OWN_WAIT_PAUSE_SECONDS
+
+
+async def test_what_is_thrown_away_and_read_in_parts_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also an order that two parts list."""
+    budget = MemoryBudget(math.inf)
+    async with running_connector(UNCOUNTED, orders=1) as here:
+        whole = here.window(600)
+
+        async def iterate_pages(window: TimeWindow, _: int | None) -> AsyncIterator[OrderPage]:
+            orders = [order(name, 4 * KB) for name in (window.start, "of each")]
+            yield OrderPage(0, orders, b"{}", window.end, None, 0, 0)
+            if window == whole:
+                raise TooManyRows("It withholds some.", rows=3)
+
+        monkeypatch.setattr(here.connector, "iterate_pages", iterate_pages)
+        with budget.hold() as held:
+            contents = await WindowReader(here.connector, whole, None, held).read_passes_until_confirmed()
+            assert len(contents.copies) == 3
+            assert held.bytes == contents.memory_bytes == 3 * (4 * KB + COPY_BYTES)
+
+
+async def test_details_take_the_place_of_what_was_listed() -> None:
+    """Readings are compared by what was listed all the same."""
+    budget = MemoryBudget(math.inf)
+    async with running_connector(PLAIN.model_copy(update={**SMALL_PAGES, "detail": ITEMS}), orders=50) as here:
+        with budget.hold() as held:
+            reader = WindowReader(here.connector, here.window(40_000), None, held)
+            contents = await reader.read_passes_until_confirmed()
+            listed, digest = held.bytes, contents.digest
+            details = await reader.fetch_details_of_orders(list(contents.copies.values()))
+            sizes = [len(each.order.raw) + COPY_BYTES for each in details]
+            assert len(sizes) > 1
+            assert held.bytes == contents.memory_bytes == sum(sizes) > listed
+            assert contents.digest == digest
+            assert {id(each.order) for each in contents.copies.values()} == {id(each.order) for each in details}
 
 
 async def test_slices_that_are_read_together_hold_no_more_than_the_process_may(monkeypatch: pytest.MonkeyPatch) -> None:
