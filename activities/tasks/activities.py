@@ -30,6 +30,7 @@ RUNS_MAX: Final = 5_000
 """Runs deleted by one execution; the next one continues."""
 BATCH: Final = 1_000
 KEYS_PER_QUERY: Final = 500
+ASKING_BESIDE_SILENT_LANES_SECONDS: Final = 60.0
 UNCHECKED_FOR: Final = timedelta(days=1)
 """After this time a text belongs to its task, or never will."""
 
@@ -147,9 +148,16 @@ class TextReferenceFinder:
         self._heartbeat = heartbeat
 
     async def list_text_references(self, task_ids: Collection[str]) -> TextReferences:
-        """Return the references to long texts of each task that exists, as far as its lane answers."""
+        """Return the references to long texts of each task that exists, as far as its lane answers.
+
+        Where lanes do not, the others have a minute: each that is silent costs seconds, and an attempt has minutes.
+        """
         found, unanswered = dict[str, frozenset[str]](), set[str]()
+        asked_until = time.monotonic() + ASKING_BESIDE_SILENT_LANES_SECONDS
         for lane, ids in (await self._group_by_open_lane(task_ids)).items():
+            if unanswered and time.monotonic() > asked_until:
+                unanswered.update(map(str, ids))
+                continue
             try:
                 found |= await self._query_lane_text_references(lane, ids)
             except LANE_ERRORS as error:

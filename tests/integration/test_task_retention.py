@@ -20,7 +20,7 @@ from domain.tasks.messages import Task, TaskFlags, TaskStatus
 from domain.tasks.names import TaskId
 from infra.database import Database
 from infra.settings import Settings
-from stores.tasks import archive, contents
+from stores.tasks import archive, contents, lanes
 from tests.support.lanes import NAME, TYPE, add_type, new_key
 from tests.support.tasks import FAILED, SUCCESS, Tasks, good, running_tasks
 from tests.support.waiting import eventually
@@ -319,3 +319,20 @@ async def test_a_lane_that_does_not_answer_keeps_its_own_texts_only(
     await rows(database, "UPDATE task_contents SET written_at = written_at - interval '2 days'")
     lane.get_workflow_handle.return_value.query = AsyncMock(return_value=MagicMock(tasks=[None]))
     assert await ActivityEnvironment().run(activities.remove_unused_texts, database, finder) == 1
+
+
+async def test_lanes_that_do_not_answer_take_a_minute_in_all(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each costs ten seconds: an attempt that asked hundreds would be over before any text was removed."""
+    monkeypatch.setattr(activities, "ASKING_BESIDE_SILENT_LANES_SECONDS", 0.0)
+    await add_type(database)
+    async with database.session() as session:
+        await lanes.add_lanes_and_check_if_type_is_past(session, TYPE, 3)
+    ids = {str(TaskId(new_key(), NAME, pos)) for pos in (1, 2, 3)}
+    lane = MagicMock()
+    lane.get_workflow_handle.return_value.query = AsyncMock(side_effect=WorkflowQueryFailedError("it does not go on"))
+
+    found = await TextReferenceFinder(lane, database, lambda: None).list_text_references(ids)
+    assert (found.by_task, found.unanswered) == ({}, ids)
+    assert lane.get_workflow_handle.return_value.query.await_count == 1
