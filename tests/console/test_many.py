@@ -112,6 +112,7 @@ async def test_one_that_has_changed_meanwhile_does_not_hinder_the_rest(admin_pag
     assert (await orders.status(shop.number))["failed"] == 0
 
 
+@pytest.mark.long
 async def test_many_downloads_are_cancelled_and_tried_again(page: Page, console: Console, project: Project) -> None:
     """Each deed takes those whose state allows it, and says what stays as it is."""
     exports, url = console.exports(project), console.source.url

@@ -102,6 +102,7 @@ async def test_the_readme_shows_what_is_printed_at_the_start(up: Up) -> None:
     assert [line for line in lines if line not in use_ports(text, up)] == []
 
 
+@pytest.mark.long
 async def test_printed_examples_run(up: Up) -> None:
     """What `haulage up` prints to paste can be pasted, one line for each system."""
     lines = re.findall(r"^  (\.venv/bin/haulage .+)$", up.printed, re.MULTILINE)

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from demo.orders import OrdersPart
 from demo.part import Demo, Part, WrongOutcome
 from demo.running import PARTS
 from demo.tasks import TasksPart
@@ -47,7 +46,7 @@ def ignore(_done: int, _total: int | None, _text: str) -> None:
     """Show nothing."""
 
 
-@pytest.mark.parametrize("kind", mark_long_except(PARTS, [OrdersPart, TransfersPart]), ids=lambda kind: kind().system)
+@pytest.mark.parametrize("kind", mark_long_except(PARTS, [TransfersPart]), ids=lambda kind: kind().system)
 async def test_a_part_checks_its_outcome(demo: Demo, kind: type[Part]) -> None:
     """It says what was done and what was checked, and shows its progress up to the end."""
     part, shown = kind(), list[tuple[int, int | None]]()

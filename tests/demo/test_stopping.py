@@ -13,6 +13,7 @@ import pytest
 
 from dev.embedded.run_file import read_run_state
 from tests.demo.conftest import ROOT
+from tests.support.selecting import mark_long_except
 from tests.support.waiting import POLL_SECONDS
 
 SECONDS = 300.0
@@ -33,7 +34,7 @@ def has_api(data_dir: Path) -> bool:
     return "api-1" in read_run_state(data_dir / "run.json").parts
 
 
-@pytest.mark.parametrize("moment", [has_begun, has_component, has_api])
+@pytest.mark.parametrize("moment", mark_long_except([has_begun, has_component, has_api], [has_api]))
 async def test_a_start_ends_in_one_sentence(tmp_path: Path, moment: Callable[[Path], bool]) -> None:
     """At whatever moment; and the next start finds a folder that it can use."""
     data_dir = tmp_path / "data"

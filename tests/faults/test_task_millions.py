@@ -55,7 +55,7 @@ class WatchedQueue:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("total", [FEW, MANY])
+@pytest.mark.parametrize("total", [pytest.param(FEW, marks=pytest.mark.long), MANY])
 async def test_a_million_tasks_go_through_one_type(deployment: Deployment, total: int) -> None:
     """Created, held and ended at the same time; at the end the archive has them all and only the last lane is open."""
     async with queue(deployment, "through") as queued:

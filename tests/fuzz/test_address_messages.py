@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,6 +67,7 @@ def test_any_bytes(topic: Topic, raw: bytes) -> None:
     check(topic, raw)
 
 
+@pytest.mark.long
 @given(topics, payloads)
 @settings(max_examples=EXAMPLES)
 def test_any_json(topic: Topic, payload: dict[str, Any]) -> None:
@@ -73,6 +75,7 @@ def test_any_json(topic: Topic, payload: dict[str, Any]) -> None:
     check(topic, json.dumps(payload).encode())
 
 
+@pytest.mark.long
 @given(topics, payloads, st.integers(0, 400), st.binary(min_size=1, max_size=3))
 @settings(max_examples=EXAMPLES)
 def test_damaged_json(topic: Topic, payload: dict[str, Any], place: int, noise: bytes) -> None:

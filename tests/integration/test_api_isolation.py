@@ -316,6 +316,7 @@ async def test_what_a_stranger_must_not_see_is_there(installation: Installation)
             assert answer.status == HTTPStatus.UPGRADE_REQUIRED or not answer.is_refusal, (ask, answer)
 
 
+@pytest.mark.long
 async def test_the_admin_within_a_project_sees_what_the_project_sees(installation: Installation) -> None:
     """The header narrows the admin key down to one project, on every route that works on one."""
     admin = installation.api_client.settings.api.admin_key.get_secret_value()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from domain.downloads import names
 from infra.settings import Settings
 from stores.tables.downloads import Download
 from tests.support.downloads import Downloads, running_downloads
+from tests.support.selecting import combine_and_mark_long_except
 
 BEARER = "Zq7-bearer-wyzr0x/vktqpl"
 PASSWORD = "Kx9:hunter/2"
@@ -36,6 +38,9 @@ CODES = {
     "total": "source_bad_total",
     "late_key": "source_new_column",
 }
+PADDINGS = (0, 50)
+OFTEN = tuple(zip(itertools.cycle(PADDINGS), CODES, strict=False))
+"""Each kind of echo with one padding or the other."""
 
 pytestmark = pytest.mark.stack
 
@@ -106,8 +111,7 @@ async def exports(settings: Settings, echo: str) -> AsyncIterator[Downloads]:
         yield running
 
 
-@pytest.mark.parametrize("kind", CODES)
-@pytest.mark.parametrize("padding", [0, 50])
+@pytest.mark.parametrize(("padding", "kind"), combine_and_mark_long_except(PADDINGS, CODES, often=OFTEN))
 async def test_an_echo_of_a_secret_goes_nowhere(
     exports: Downloads, echo: str, kind: str, padding: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -13,10 +13,13 @@ from infra.settings import Settings
 from sims import rows as sample
 from tests.support.downloads import Downloads
 from tests.support.pages import asking
+from tests.support.selecting import combine_and_mark_long_except
 
 pytestmark = pytest.mark.stack
 
 SEED = 8
+CUT, WHOLE, TOLD = "cut \\ud83d", "whole \\ud83d\\ude00", "told \\\\ud83d"
+"""As JSON writes half of a pair, a pair, and a backslash before a letter."""
 
 
 @pytest.fixture
@@ -41,8 +44,14 @@ async def test_text(exports: Downloads, request_: dict[str, Any], content: bytes
     assert await exports.file(status["task_id"]) == content
 
 
-@pytest.mark.parametrize("type_", ["csv", "parquet", "excel"])
-@pytest.mark.parametrize("text", ["cut \\ud83d", "whole \\ud83d\\ude00", "told \\\\ud83d"])
+@pytest.mark.parametrize(
+    ("text", "type_"),
+    combine_and_mark_long_except(
+        (CUT, WHOLE, TOLD),
+        ("csv", "parquet", "excel"),
+        often=[(CUT, "csv"), (WHOLE, "parquet"), (TOLD, "excel")],
+    ),
+)
 async def test_half_of_a_surrogate_pair_is_warned_of(settings: Settings, type_: str, text: str) -> None:
     """Of a whole pair, and of a backslash before a letter, nothing is said."""
     body = f'{{"total": 2, "data": [{{"name": "fine"}}, {{"name": "{text}"}}]}}'.encode()

@@ -18,7 +18,14 @@ def exports(shared_downloads: Downloads) -> Downloads:
 
 @pytest.mark.parametrize(
     ("rows", "page_size", "fetchers"),
-    [(1, 500, 1), (100, 100, 1), (1_234, 500, 1), (40_000, 100, 1), (40_001, 100, 4), (60_050, 100, 5)],
+    [
+        (1, 500, 1),
+        (100, 100, 1),
+        (1_234, 500, 1),
+        pytest.param(40_000, 100, 1, marks=pytest.mark.long),
+        pytest.param(40_001, 100, 4, marks=pytest.mark.long),
+        (60_050, 100, 5),
+    ],
 )
 async def test_file_equals_source(exports: Downloads, rows: int, page_size: int, fetchers: int) -> None:
     """Every cell of every row is there once and in order, by one fetcher or by several."""

@@ -107,6 +107,7 @@ async def test_many_rows_become_an_archive_of_books(exports: Downloads) -> None:
     assert len(await exports.leftovers()) == 2
 
 
+@pytest.mark.long
 async def test_fetchers_make_the_books_of_a_large_export(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rows are never staged: the books are parts of the archive, and every row is there once, in order."""
     monkeypatch.delattr(books, "plan_staged_books_and_begin_archive")

@@ -166,18 +166,38 @@ async def test_a_failed_export(exports: Downloads, tmp_path: Path) -> None:
     ("arguments", "env", "code", "sentence"),
     [
         ((), {}, 2, "haulage: No API was named, and no `haulage up` runs"),
-        (("--api", "http://127.0.0.1:9"), {}, 2, "haulage: http://127.0.0.1:9 needs a key"),
+        pytest.param(
+            ("--api", "http://127.0.0.1:9"), {}, 2, "haulage: http://127.0.0.1:9 needs a key", marks=pytest.mark.long
+        ),
         (
             ("--api", "http://127.0.0.1:9"),
             {"HAULAGE_API_KEY": "k"},
             3,
             "haulage: http://127.0.0.1:9 does not answer: connection refused.",
         ),
-        (("--api", "nonsense"), {"HAULAGE_API_KEY": "k"}, 2, "haulage: “nonsense” is no address of an API."),
-        (("--api", "http://[::1"), {"HAULAGE_API_KEY": "k"}, 2, "haulage: “http://[::1” is no address of an API."),
+        pytest.param(
+            ("--api", "nonsense"),
+            {"HAULAGE_API_KEY": "k"},
+            2,
+            "haulage: “nonsense” is no address of an API.",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            ("--api", "http://[::1"),
+            {"HAULAGE_API_KEY": "k"},
+            2,
+            "haulage: “http://[::1” is no address of an API.",
+            marks=pytest.mark.long,
+        ),
         (("--out", "/nonexistent/x.csv"), {}, 2, "haulage: There is no folder /nonexistent for the file."),
-        (("--out", "/"), {}, 2, "haulage: / is a folder."),
-        (("--out", "x.xls"), {}, 2, "No export is a .xls file. Name it .csv, .parquet, .xlsx, or give --type."),
+        pytest.param(("--out", "/"), {}, 2, "haulage: / is a folder.", marks=pytest.mark.long),
+        pytest.param(
+            ("--out", "x.xls"),
+            {},
+            2,
+            "No export is a .xls file. Name it .csv, .parquet, .xlsx, or give --type.",
+            marks=pytest.mark.long,
+        ),
         (("--header", "no colon"), {}, 2, "is no header"),
     ],
 )

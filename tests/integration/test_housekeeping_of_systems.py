@@ -28,6 +28,8 @@ from workflows.systems import import_names_modules
 pytestmark = pytest.mark.stack
 
 KEPT_DAYS = 30
+OFTEN = ("downloads", "orders", "webhooks")
+"""The systems whose housekeeping every change must pass; that of tasks runs in a test of its own."""
 
 
 async def trigger(engine: Client, names: SystemNames) -> HousekeepingResultsByActivity:
@@ -57,7 +59,13 @@ async def test_every_queue_is_in_the_table_once_and_every_workflow_is_served(set
     assert {workflow for queue in table for workflow in queue.workflows} == set(worker.list_workflows())
 
 
-@pytest.mark.parametrize("names", [pytest.param(each, id=each.SYSTEM) for each in import_names_modules()])
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(each, id=each.SYSTEM, marks=() if each.SYSTEM in OFTEN else pytest.mark.long)
+        for each in import_names_modules()
+    ],
+)
 async def test_a_worker_of_one_system_runs_its_housekeeping(
     settings: Settings, database: Database, names: SystemNames
 ) -> None:

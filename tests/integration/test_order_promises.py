@@ -262,8 +262,8 @@ DEAF = "does not heed the page"
     ("lie", "sentence", "hidden_slices"),
     [
         pytest.param(PlatformFaults(total_off=2), RESTLESS, 2, id="more are announced than told"),
-        pytest.param(PlatformFaults(total_off=-2), None, 0, id="fewer are announced than told"),
-        pytest.param(PlatformFaults(drop_share=0.9), RESTLESS, 1, id="pages leave rows out"),
+        pytest.param(PlatformFaults(total_off=-2), None, 0, id="fewer are announced than told", marks=pytest.mark.long),
+        pytest.param(PlatformFaults(drop_share=0.9), RESTLESS, 1, id="pages leave rows out", marks=pytest.mark.long),
         pytest.param(PlatformFaults(ignore_page=True), DEAF, 2, id="the page is not heeded"),
     ],
 )

@@ -17,6 +17,7 @@ from infra.settings import Settings
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import OrderSlice
 from tests.support.orders import NUMBER, SIGNED, Orders, gauge, running_orders, scan_overdue, since
+from tests.support.selecting import mark_long_except
 from tests.support.waiting import eventually
 from workflows.orders.alarms import OrderWatchWorkflow
 
@@ -157,7 +158,7 @@ async def test_what_a_pause_excuses_hides_no_other(settings: Settings, monkeypat
         assert "10 attempts" in alarm.message
 
 
-@pytest.mark.parametrize("end", ["failed", "skipped", "split"])
+@pytest.mark.parametrize("end", mark_long_except(["failed", "skipped", "split"], ["failed"]))
 async def test_every_end_clears_the_report(settings: Settings, end: str) -> None:
     """Whatever becomes of the slice, it takes no longer."""
     async with running_orders(settings) as orders:

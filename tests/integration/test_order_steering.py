@@ -73,9 +73,25 @@ async def test_a_failed_slice_holds_complete_to_until_it_is_skipped(settings: Se
             404,
             "under this slice: “yesterday” is no slice's id; send its start and end in UTC",
         ),
-        ("GET", "/slices/20261132T100000Z:20261132T101000Z", None, 404, "its start and end in UTC"),
-        ("GET", "/slices/20261120T101000Z:20261120T100000Z", None, 404, "send a later end"),
-        ("GET", "/slices/20261120T100000Z:20261120T101000Z", None, 404, "/v1/platforms/shop-1/slices lists"),
+        pytest.param(
+            "GET",
+            "/slices/20261132T100000Z:20261132T101000Z",
+            None,
+            404,
+            "its start and end in UTC",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "GET", "/slices/20261120T101000Z:20261120T100000Z", None, 404, "send a later end", marks=pytest.mark.long
+        ),
+        pytest.param(
+            "GET",
+            "/slices/20261120T100000Z:20261120T101000Z",
+            None,
+            404,
+            "/v1/platforms/shop-1/slices lists",
+            marks=pytest.mark.long,
+        ),
         ("POST", "/slices:redo", {"slices": ["yesterday"]}, 422, "like 20261120T100000Z:20261120T101000Z"),
         ("POST", "/slices:redo", {"slices": ["20261120T100000Z:20261120T101000Z"]}, 202, "shop-1/slices lists"),
         (
@@ -85,14 +101,22 @@ async def test_a_failed_slice_holds_complete_to_until_it_is_skipped(settings: Se
             422,
             "start 2026-01-02T10:00:00+00:00 is not before end 2026-01-02T09:00:00+00:00; send a later end",
         ),
-        (
+        pytest.param(
             "POST",
             "/backfill",
             {"start": "2026-01-02T10:00:00Z", "end": "2026-01-03T10:00:01Z"},
             422,
             "1 day, 0:00:01 apart; send at most 12 hours at a time",
+            marks=pytest.mark.long,
         ),
-        ("GET", "/timeline?start=2026-01-02T10:00:00Z&end=2026-01-02T10:00:00Z", None, 422, "send a later end"),
+        pytest.param(
+            "GET",
+            "/timeline?start=2026-01-02T10:00:00Z&end=2026-01-02T10:00:00Z",
+            None,
+            422,
+            "send a later end",
+            marks=pytest.mark.long,
+        ),
         ("GET", "/timeline?start=2199-01-01T00:00:00Z", None, 422, "Send `end` too"),
     ],
 )

@@ -21,6 +21,7 @@ from domain.addresses.messages import Topic
 from infra.address_settings import PubSubSettings
 from sims.pubsub.server import running_pubsub
 from tests.support.pubsub import PROJECT, Publisher, delete, publisher
+from tests.support.selecting import mark_long_except
 from tests.support.waiting import eventually
 
 EMULATOR = Path("/usr/lib/google-cloud-sdk/platform/pubsub-emulator/bin/cloud-pubsub-emulator")
@@ -28,6 +29,7 @@ DEADLINE_SECONDS = 10
 """The shortest that Google allows."""
 
 NAME = "contract"
+SERVERS = ("stand-in", "emulator")
 
 
 @asynccontextmanager
@@ -62,7 +64,7 @@ async def _answers(base: str) -> bool:
         return False
 
 
-@pytest.fixture(params=["stand-in", "emulator"])
+@pytest.fixture(params=SERVERS)
 async def base(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
     """The address of one or the other."""
     if request.param == "stand-in":
@@ -118,6 +120,7 @@ async def _pull_messages(pubsub: PubSubClient, count: int) -> list[ReceivedMessa
     return received
 
 
+@pytest.mark.parametrize("base", mark_long_except(SERVERS, ["stand-in"]), indirect=True)
 async def test_an_acknowledgement_may_be_repeated(publishing: Publisher, pubsub: PubSubClient) -> None:
     """One whose answer got lost is sent again, and does no harm."""
     await publishing.publish(Topic.DELETE, delete(1))

@@ -150,6 +150,7 @@ async def test_no_cycle_begins_while_addresses_are_paused(addresses: Addresses) 
     assert addresses.states(Module.IM) == {7: (70, {"street": "Main"})}
 
 
+@pytest.mark.long
 async def test_systems_are_paused_from_the_command_line(api_client: ApiClient) -> None:
     """A list says which, by whom and why, and so does a command that waits; a system that there is not is refused."""
     key = api_client.settings.api.admin_key.get_secret_value()

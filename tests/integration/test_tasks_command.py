@@ -112,18 +112,31 @@ async def test_a_paused_type_is_resumed(queue: Tasks) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        pytest.param(("create", "video"), 2, "No task was given.", id="no task"),
+        pytest.param(("create", "video"), 2, "No task was given.", id="no task", marks=pytest.mark.long),
         pytest.param(("create", "unknown", "a"), 1, "There is no type 'unknown'", id="unknown type of many"),
         pytest.param(
             ("counts", "unknown"),
             2,
             "There is no type 'unknown' for this key. Register it with `haulage tasks register`.",
             id="unknown type",
+            marks=pytest.mark.long,
         ),
-        pytest.param(("list", "video", "--status", "odd"), 2, "odd is no state of a task", id="unknown state"),
+        pytest.param(
+            ("list", "video", "--status", "odd"),
+            2,
+            "odd is no state of a task",
+            id="unknown state",
+            marks=pytest.mark.long,
+        ),
         pytest.param(("create", "video", "--file", "/nowhere"), 2, "/nowhere cannot be read", id="no file"),
         pytest.param(("work", "video", "--", "no-such"), 2, "There is no program no-such", id="unknown program"),
-        pytest.param(("work", "unknown", "--", "true"), 2, "There is no type 'unknown'", id="worker without a type"),
+        pytest.param(
+            ("work", "unknown", "--", "true"),
+            2,
+            "There is no type 'unknown'",
+            id="worker without a type",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 async def test_what_cannot_be_done_is_said(queue: Tasks, arguments: tuple[str, ...], code: int, sentence: str) -> None:

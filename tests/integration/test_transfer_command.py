@@ -159,10 +159,14 @@ async def test_a_job_is_cancelled(transfers: Transfers) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("send", "/nowhere/app.conf", "--to", "host-1"), "cannot be read"),
+        pytest.param(("send", "/nowhere/app.conf", "--to", "host-1"), "cannot be read", marks=pytest.mark.long),
         (("send", "/etc/app.conf", "--signature", "abc", "--to", "host-1"), "is no SHA-256"),
-        (("send", "/etc/app.conf", "--signature", "0" * 64), "No host is named"),
-        (("send", "/etc/app.conf", "--signature", "0" * 64, "--hosts", "/nowhere/hosts"), "cannot be read"),
+        pytest.param(("send", "/etc/app.conf", "--signature", "0" * 64), "No host is named", marks=pytest.mark.long),
+        pytest.param(
+            ("send", "/etc/app.conf", "--signature", "0" * 64, "--hosts", "/nowhere/hosts"),
+            "cannot be read",
+            marks=pytest.mark.long,
+        ),
         (("show", "no-such-job"), "There is no such job"),
     ],
 )

@@ -54,10 +54,14 @@ def lay_down_data(folder: Path, secrets: str | None) -> None:
     ("secrets", "sentence"),
     [
         (SECRETS[:40], "secrets.json is damaged"),
-        ("", "secrets.json is damaged"),
-        ("[]", "secrets.json is damaged"),
+        pytest.param("", "secrets.json is damaged", marks=pytest.mark.long),
+        pytest.param("[]", "secrets.json is damaged", marks=pytest.mark.long),
         (None, "secrets.json is missing, but"),
-        ('{"database_password": "d"}', "secrets.json lacks admin_key, object_secret_key, pepper, seal, but"),
+        pytest.param(
+            '{"database_password": "d"}',
+            "secrets.json lacks admin_key, object_secret_key, pepper, seal, but",
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["truncated", "empty", "another thing", "missing", "incomplete"],
 )

@@ -67,7 +67,11 @@ async def test_what_is_forked_has_one_thread_and_no_connection(running: Running)
 
 @pytest.mark.parametrize(
     ("role", "absent"),
-    [("common", {"api", "activities", "worker"}), ("api", {"activities", "worker"}), ("worker", {"api"})],
+    [
+        pytest.param("common", {"api", "activities", "worker"}, marks=pytest.mark.long),
+        ("api", {"activities", "worker"}),
+        pytest.param("worker", {"api"}, marks=pytest.mark.long),
+    ],
 )
 def test_a_role_imports_only_what_it_needs(role: str, absent: set[str]) -> None:
     """What only one system or one kind of process needs is not in the others, nor is what many never need."""

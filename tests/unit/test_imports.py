@@ -7,10 +7,14 @@ import sys
 
 import pytest
 
+from tests.support.selecting import mark_long_except
+
 HEAVY = ("numpy", "pandas", "pyarrow", "xlsxwriter")
 
 
-@pytest.mark.parametrize("module", ["api.app", "workflows.downloads.download", "cli.serving"])
+@pytest.mark.parametrize(
+    "module", mark_long_except(["api.app", "workflows.downloads.download", "cli.serving"], ["api.app"])
+)
 def test_api_and_workers_load_no_heavy_library(module: str) -> None:
     """Processes that start, or idle, never pay for data frames and arrays; workers load them for the first page."""
     code = f"import sys, {module}; print(sorted(set(sys.modules) & {set(HEAVY)!r}))"

@@ -143,7 +143,12 @@ def test_every_system_is_reached_in_the_same_way(system: str) -> None:
         pytest.param("api.app", {"activities", "cli", "dev", "sims", *HEAVY}, id="api"),
         pytest.param("worker", {"api", "cli", "dev", "sims"}, id="worker"),
         *(
-            pytest.param(f"workflows.{system}.handle", {"activities", "api", *HEAVY}, id=f"{system}-handle")
+            pytest.param(
+                f"workflows.{system}.handle",
+                {"activities", "api", *HEAVY},
+                id=f"{system}-handle",
+                marks=() if system == "downloads" else pytest.mark.long,
+            )
             for system in (*SYSTEMS, "webhooks")
         ),
     ],

@@ -33,11 +33,13 @@ from domain.tasks.messages import (
     TaskSearch,
     TaskTypeRules,
 )
+from tests.support.selecting import combine_and_mark_long_except
 
 MEGABYTE = 1_000_000
 START = 1_767_225_600_000
 # What JSON writes with one, two, three, four and six bytes.
 WIDTHS = {"ascii": "a", "quotes": '"', "chinese": "中", "astral": "\U0001f4e6", "control": "\x01"}
+LENGTHS = (0, 17, 512)
 REF = "r" * REF_CHARACTERS
 
 encode = msgspec.json.encode
@@ -66,10 +68,12 @@ def fill_lane(lane: Lane, letter: str, length: int) -> list[str]:
     return [task.key for task, code in zip(new, codes, strict=True) if code == OperationCode.OK]
 
 
-@pytest.mark.parametrize("letter", WIDTHS.values(), ids=WIDTHS)
-@pytest.mark.parametrize("length", [0, 17, 512])
-def test_a_lane_at_its_limits_can_be_carried_on(letter: str, length: int) -> None:
+@pytest.mark.parametrize(
+    ("length", "width"), combine_and_mark_long_except(LENGTHS, WIDTHS, often=[*itertools.product(LENGTHS, WIDTHS)][::2])
+)
+def test_a_lane_at_its_limits_can_be_carried_on(length: int, width: str) -> None:
     """Full of tasks that are held and have the longest logs that it accepts, asked by more than it remembers."""
+    letter = WIDTHS[width]
     lane = Lane(TaskTypeRules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
     created = fill_lane(lane, letter, length)
     for moment in range(1, 100):
