@@ -32,7 +32,7 @@ WORKERS = ("worker-1", "worker-2")
 BOOK_ROWS = 30_000
 
 
-@pytest.mark.parametrize("victim", mark_long_except(VICTIMS, ("worker-1",)))
+@pytest.mark.parametrize("victim", mark_long_except(VICTIMS, ("worker-1", "store")))
 async def test_kill_changes_nothing(deployment: Deployment, killer: Killer, chance: random.Random, victim: str) -> None:
     """SIGKILL at a random point of the fetching: the export ends, and the file is whole."""
     async with running_caller(deployment) as caller:
