@@ -28,10 +28,12 @@ HOLD_MAX: Final = 100
 
 # Ended tasks of a removed lane: pos 0 is never begun, so they disturb no other.
 _GROW: Final = """
-    WITH written AS (
-        INSERT INTO tasks_archive SELECT md5(n::text) || '_bench_0', 'bench', 0, '', 0, 3, '', 0, repeat('x', 100), '',
-            0, 1, 1, 1 FROM generate_series(1, $1::int) AS n)
-    INSERT INTO task_counts (type, pos, status, tasks) VALUES ('bench', 0, 3, $1)
+    WITH named AS (SELECT type FROM task_types WHERE name = 'bench'),
+    written AS (
+        INSERT INTO tasks_archive
+        SELECT md5(n::text) || '_bench_0', type, 0, '', 0, 3, '', 0, repeat('x', 100), '', 0, 1, 1, 1
+        FROM named, generate_series(1, $1::int) AS n)
+    INSERT INTO task_counts (type, pos, status, tasks) SELECT type, 0, 3, $1 FROM named
 """
 
 
