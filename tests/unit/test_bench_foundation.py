@@ -23,6 +23,7 @@ from domain import VERSION
 RECORD = json.loads((RESULTS / "foundation.json").read_text())
 BOUNDED = {
     "first work of `make demo`",
+    "`make demo` after installation",
     "ready, over the slowest of engine, database and store",
     "processor seconds of Haulage's processes until ready, over one import",
     "processor of an idle installation",
