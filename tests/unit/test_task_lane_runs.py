@@ -56,3 +56,8 @@ def test_a_run_continues_as_new_while_a_worker_can_still_replay_it_in_time(
     monkeypatch.setattr(run_length, "workflow", SimpleNamespace(info=lambda: info))
 
     assert is_run_long() is long
+
+
+def test_a_lane_that_waits_for_its_checkpoint_stays_near_the_length_of_a_run() -> None:
+    """An outage of the database lets it wait: with 4,000 events two busy workers in turn replayed it in vain."""
+    assert RUN_EVENTS_MAX < RUN_EVENTS_LIMIT <= 1.5 * RUN_EVENTS_MAX
