@@ -216,9 +216,12 @@ def export(
     """
     from cli import export as exporting
 
+    file_type = exporting.choose_file_type(kind, out)
+    only_excel = {"--template": template, "--title": title, "--summary": summary, "--time-zone": time_zone}
+    exporting.require_excel_for_its_options(file_type, only_excel)
     request = DownloadRequest(
         source_url=url,
-        type=exporting.choose_file_type(kind, out),
+        type=file_type,
         page_size=page_size,
         encoding=encoding,
         columns=columns,

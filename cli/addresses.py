@@ -380,8 +380,9 @@ def _describe_delivery_or_raise_unless_all_done(delivery: PublishedMessagesOutco
     }
     sentence = _describe_published_messages_progress(delivery)
     if delivery.done < delivery.total:
-        hint = "`haulage addresses list --state given_up` and the console's quarantine say why."
-        raise AddressWorkFailed(f"{sentence}. {hint}", fields)
+        is_quarantine = delivery.quarantined and not delivery.given_up
+        command_line = "ask /v1/addresses/quarantine" if is_quarantine else "addresses list --state given_up"
+        raise AddressWorkFailed(f"{sentence}. `haulage {command_line}` and the console's quarantine say why.", fields)
     return CommandOutput(fields, (sentence,))
 
 

@@ -215,7 +215,8 @@ async def find_api_address_and_key(url: str | None, data_dir: Path, *, as_admin:
         return ApiAddress(url, os.environ[KEY_VARIABLE])
     if not set_environment_of_running_installation(data_dir) and MARKER_VARIABLE not in os.environ:
         raise ApiNotFound(
-            f"No API was named, and no `haulage up` runs in {data_dir}. Give --api (and {KEY_VARIABLE}), or start one."
+            f"No API was named, and no `haulage up` runs in {data_dir}. Go to the folder where one was started, "
+            f"give --api (and {KEY_VARIABLE}), or start one."
         )
     settings.load_settings_from_environment.cache_clear()
     try:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,13 @@ def parse_headers(lines: Sequence[str]) -> dict[str, str] | None:
             raise typer.BadParameter(f"{name.strip()} is given twice. Give it once.", param_hint="--header")
         headers[name.strip()] = value.strip()
     return headers or None
+
+
+def require_excel_for_its_options(file_type: FileType, only_excel: Mapping[str, object]) -> None:
+    """Raise BadParameter for an option that only workbooks have, and that another file would not show."""
+    for name, value in only_excel.items():
+        if value is not None and file_type is not FileType.EXCEL:
+            raise typer.BadParameter("This is for workbooks only. Add --type excel, or leave it out.", param_hint=name)
 
 
 def load_template(path: Path | None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
@@ -27,8 +27,10 @@ SCENARIO: Final = PlatformScenario(
     speed=10,
     changes=Changes(per_second=2, per_page=0.5, created_share=0.3, late_share=0.2, late_seconds=LAG_SECONDS / 2),
 )
-"""Its clock runs ten times as fast; orders change before every second page, and some show up late."""
+"""Its clock runs ten times as fast; orders change before every second page, and some show up late. They are
+fetched from its start on, which stays where it is however long the set-up takes."""
 FILE: Final = "orders.jsonl"
+DIFFERENCES_SHOWN: Final = 5
 
 
 @dataclass
@@ -55,13 +57,12 @@ class OrdersPart:
             capability=PLAIN.model_dump(mode="json"),
             paused=True,
         )
-        starttime = await self._read_clock(demo) - timedelta(seconds=SPAN_SECONDS)
         async with Orders(demo.api, demo.admin_key) as orders:
             await orders.set_up(self._number, setup)
             await orders.configure(
                 self._number,
                 credentials=self._number,
-                starttime=starttime.isoformat(),
+                starttime=SCENARIO.start.isoformat(),
                 interval=INTERVAL_SECONDS,
                 settle_lag=LAG_SECONDS,
                 sweep_after=0,
@@ -107,7 +108,8 @@ class OrdersPart:
         if not findings.is_clean or len(copies) != self._stored:
             raise WrongOutcome(
                 f"Of {len(ledger['ids']):,} orders {len(findings.lost)} are lost, {len(findings.stale)} stale, "
-                f"{len(findings.duplicated)} doubled and {len(findings.invented)} invented."
+                f"{len(findings.duplicated)} doubled and {len(findings.invented)} invented; the first of them: "
+                f"{list_first_differences(ledger, findings)}."
             )
         return f"id, time and version of {len(copies):,} orders"
 
@@ -139,6 +141,14 @@ def compare(ledger: Any, copies: list[checker.Copy], complete_to: datetime | Non
     """Hold stored orders against a ledger, as far as the platform is complete."""
     until_us = 0 if complete_to is None else int(complete_to.timestamp()) * 1_000_000
     return checker.check(checker.truth(ledger, until_us=until_us), copies, known=checker.truth(ledger))
+
+
+def list_first_differences(ledger: Any, findings: checker.Findings) -> str:
+    """Name some of the orders that differ, each with the time of its last change on the platform."""
+    changed_us = dict(zip(ledger["ids"], ledger["modified_us"], strict=True))
+    differing = [*findings.lost, *findings.stale, *findings.duplicated, *findings.invented][:DIFFERENCES_SHOWN]
+    times = (datetime.fromtimestamp(changed_us.get(each, 0) / 1_000_000, UTC) for each in differing)
+    return ", ".join(f"{each} of {at:%Y-%m-%d %H:%M:%S}" for each, at in zip(differing, times, strict=True))
 
 
 async def describe_failure(orders: Orders, platform: Platform) -> str:

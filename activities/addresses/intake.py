@@ -24,6 +24,8 @@ _log = log.get(__name__)
 
 IDLE_SECONDS: Final = 0.2
 """The pause after an empty response that came at once, which the real service never gives."""
+LAST_RESPONSES_SECONDS: Final = 1.0
+"""When a pull of several has failed, for how long the others may still receive what is on its way to them."""
 PULL_USUAL_BYTES: Final = 12 * 1024 * 1024
 """Data of a pull beyond which fewer messages are pulled at a time; in base64 it is a quarter of what is read."""
 
@@ -79,15 +81,22 @@ class _ConcurrentTopicPuller:
         self._counts = IntakeMessageCounts()
 
     async def pull_concurrently_until_stopped(self, pulls: int) -> IntakeMessageCounts:
+        pulling = [asyncio.create_task(self._pull_until_time_or_shutdown()) for _ in range(pulls)]
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(pulls):
-                    group.create_task(self._pull_until_time_or_shutdown())
-        except ExceptionGroup as failures:
-            # The pulls of a slice fail for the same reason: one is enough for the history.
-            raise failures.exceptions[0] from None
-        finally:
+            await asyncio.wait(pulling, return_when=asyncio.FIRST_EXCEPTION)
+            # If one has failed, the others go on for a moment, and end only when they have stored or given back what
+            # they received: cancelled before, it would wait for the end of its deadline.
+            await asyncio.wait(pulling, timeout=LAST_RESPONSES_SECONDS)
             self._stopping.cancel()
+            await asyncio.wait(pulling)
+        finally:
+            for each in (self._stopping, *pulling):
+                each.cancel()
+            results = await asyncio.gather(*pulling, return_exceptions=True)
+        # The pulls of a slice fail for the same reason: one is enough for the history.
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
         return self._counts
 
     async def _pull_until_time_or_shutdown(self) -> None:
@@ -131,7 +140,7 @@ class _ConcurrentTopicPuller:
             taken = await self._inbox.store_messages_or_quarantine_them(
                 [DeliveredMessage(self._topic, each.message, each.refusal) for each in received]
             )
-        except Exception:
+        except BaseException:  # also where the activity is cancelled
             # Another worker may reach the database; kept here, they would wait for the end of their deadline.
             with suppress(PubSubFailure):
                 await self._pubsub.make_available_for_next_pull(self._subscription, ack_ids)

@@ -155,10 +155,13 @@ def describe_unrest(window: TimeWindow, done: Sequence[PagingPass], page_size: i
             "parameter of its record; or declare its `total`, or its cursor, if it has one."
         )
     if 0 < largest < page_size:
-        hint = (
+        smaller_pages = (
             f"No page held more than {largest} orders, and {page_size} were asked for: if that is all that the "
             "platform tells on a page, say so in its record (`paging.size`)."
         )
+        # Where less than a page is missing, it is most likely something else.
+        is_page_missing = last.after is None or last.is_unsorted or last.after - last.distinct >= largest
+        hint = smaller_pages if is_page_missing else f"{hint} {smaller_pages}"
     return f"{sentence}.", hint
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 
@@ -135,6 +136,37 @@ async def test_what_cannot_be_written_is_given_back_at_once(
 
     assert refused
     assert await list_log(database) == pair_with_topic(Topic.DELETE, ids)
+
+
+async def test_what_another_pull_received_is_stored_though_one_failed(
+    settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pulls of a topic run side by side: what one of them is storing does not wait for a long deadline either."""
+    store = MessageLogAndQuarantineWriter.store_messages_or_quarantine_them
+    calls, second_began = list[int](), asyncio.Event()
+
+    async def fail_first_while_second_stores(
+        inbox: MessageLogAndQuarantineWriter, delivered: Sequence[DeliveredMessage]
+    ) -> IntakeMessageCounts:
+        calls.append(len(delivered))
+        if len(calls) == 1:
+            await second_began.wait()
+            raise ConnectionError("the database is down")
+        if len(calls) == 2:
+            second_began.set()
+            await asyncio.sleep(0.3)
+        return await store(inbox, delivered)
+
+    monkeypatch.setattr(
+        MessageLogAndQuarantineWriter, "store_messages_or_quarantine_them", fail_first_while_second_stores
+    )
+    async with running_intake(settings, deadline_seconds=600) as world, running_worker(world.settings, QUEUES):
+        first = await world.publisher.publish(Topic.DELETE, delete(1))
+        await eventually(lambda: len(calls) == 1)
+        second = await world.publisher.publish(Topic.DELETE, delete(2))
+        await until_all_acknowledged(world)
+
+    assert await list_log(database) == pair_with_topic(Topic.DELETE, [*first, *second])
 
 
 async def test_a_worker_that_stops_leaves_its_topics_to_the_next(settings: Settings, database: Database) -> None:

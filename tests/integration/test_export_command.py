@@ -137,6 +137,19 @@ async def test_a_template_that_is_none(exports: Downloads, tmp_path: Path, text:
     assert sentence.replace(" ", "") in "".join(ended.err.replace("│", "").split())
 
 
+@pytest.mark.parametrize("out", ["a.csv", "a.parquet"])
+async def test_a_template_for_another_file_than_a_workbook(exports: Downloads, tmp_path: Path, out: str) -> None:
+    """It would not show in the file, so it is refused before any request."""
+    (tmp_path / "template.json").write_text("[]")
+    source, template = exports.source.url(rows=1), str(tmp_path / "template.json")
+
+    ended = await build_remote_options(exports, source, "--out", str(tmp_path / out), "--template", template)
+
+    assert ended.code == 2
+    assert "Add--typeexcel" in "".join(ended.err.replace("│", "").split())
+    assert not (tmp_path / out).exists()
+
+
 async def test_what_reaches_the_source_and_the_file(exports: Downloads, tmp_path: Path) -> None:
     """Encoding and guard as asked for."""
     out = tmp_path / "orders.csv"

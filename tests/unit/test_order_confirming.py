@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 
 import pytest
 
 from domain.orders import confirmation
-from domain.orders.confirmation import PagingPassHistory, PagingPassVerdict
+from domain.orders.confirmation import PagingPass, PagingPassHistory, PagingPassVerdict
+from domain.orders.windows import TimeWindow
 
 CONFIRMED, AGAIN, UNSTABLE = PagingPassVerdict.CONFIRMED, PagingPassVerdict.AGAIN, PagingPassVerdict.UNSTABLE
 
@@ -98,3 +100,15 @@ def test_a_lag_is_proposed_that_would_have_caught_what_was_missed() -> None:
     assert confirmation.propose_settle_lag_if_too_short(180, 200.0) == 300
     assert confirmation.propose_settle_lag_if_too_short(180, 185.0) == 280
     assert confirmation.propose_settle_lag_if_too_short(300, 200.0) is None
+
+
+@pytest.mark.parametrize(("missing", "begins"), [(2, "Nothing moves there"), (45, "No page held more than 45")])
+def test_small_pages_are_suspected_first_only_where_a_page_is_missing(missing: int, begins: str) -> None:
+    """A count that is two too high has another cause most likely, although the only page was smaller than asked for."""
+    window = TimeWindow(start=datetime(2026, 1, 1, tzinfo=UTC), end=datetime(2026, 1, 2, tzinfo=UTC))
+    told = PagingPass(before=45 + missing, rows=45, distinct=45, after=45 + missing, new=45)
+
+    _, hint = confirmation.describe_unrest(window, [told, told], page_size=250, largest=45)
+
+    assert hint.startswith(begins)
+    assert "`paging.size`" in hint

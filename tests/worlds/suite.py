@@ -76,7 +76,7 @@ class WorldTests(Generic[World]):
         if notes is not None:
             notes.with_name(f"{self.name}.md").write_text(coverage.table(noted, self.kinds))
             assert len(noted) < ALL_FLAWS_FROM or coverage.never_fired(noted, self.kinds) == []
-        assert [describe(each) for each in defects] == []
+        assert not defects, "\n".join(map(describe, defects))
         await system.check_all()
 
     @pytest.mark.soak

@@ -95,7 +95,9 @@ def _list_unusual_ends(world: TransferWorld, goal: TargetGoal, causes: Collectio
         if flaw.name == "upload_fails" and flaw.passes and RUNS_OUT in causes:
             yield f"Timeout/deadline/{code_of(flaw)}"
         is_shared = sum(goal.host in wish.hosts for wish in world.wishes) > 1
-        if flaw.name == "fails_then_runs_for_ever" and world.is_struck(goal.host) and is_shared:
+        # A task that was begun without an answer is seen by nobody, and neither is its failure.
+        is_unseen = any(each.name in {"create_lost", "create_unreadable"} for each in world.flaws)
+        if flaw.name == "fails_then_runs_for_ever" and world.is_struck(goal.host) and (is_shared or is_unseen):
             yield RUNS_OUT
 
 
