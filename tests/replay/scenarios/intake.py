@@ -10,9 +10,10 @@ from temporalio.common import WorkflowIDConflictPolicy
 from domain.addresses import names as addresses_names
 from domain.addresses.activity_models import IntakeMessageCounts, IntakeTopicAndCarriedCounts
 from domain.addresses.messages import Topic
-from sims.pubsub.server import running_pubsub
+from sims.pubsub.scenario import Scenario
+from sims.pubsub.server import PubSubSim, running_pubsub
 from tests.replay.recorder import Recorder
-from tests.support.pubsub import PROJECT, create_update, publisher
+from tests.support.pubsub import PROJECT, Publisher, create_update, publisher
 from tests.support.waiting import eventually
 from workflows.addresses.maintenance import AddressIntake
 
@@ -33,15 +34,36 @@ async def record(recorder: Recorder) -> None:
     async with running_pubsub(port=PORT) as sim, publisher(sim.base) as publishing:
         await publishing.subscribe(Topic.CREATE_UPDATE, SUBSCRIPTION)
         handle = await _start(recorder, Topic.CREATE_UPDATE)
-
-        async def has_taken() -> bool:
-            await publishing.publish(Topic.CREATE_UPDATE, create_update())
-            taken: IntakeMessageCounts = await handle.query(AddressIntake.status)
-            return taken.new > 0
-
-        await eventually(has_taken)
+        await _wait_until_taken(handle, publishing, 1)
         await recorder.keep(handle.id, WORKFLOW, "pulls", run_id=handle.result_run_id)
         await handle.terminate()
+        await _record_retried_and_cancelled(recorder, sim, publishing)
+
+
+async def _record_retried_and_cancelled(recorder: Recorder, sim: PubSubSim, publishing: Publisher) -> None:
+    """An intake never fails: a pull that fails is repeated until it succeeds, and only a cancellation ends the run."""
+    sim.broker.scenario = Scenario(fail=1.0)
+    handle = await _start(recorder, Topic.CREATE_UPDATE)
+    await recorder.wait_for_failed_attempt(handle.id)
+    sim.broker.scenario = Scenario()
+    await _wait_until_taken(handle, publishing, 2)
+    await recorder.keep(handle.id, WORKFLOW, "retried", run_id=handle.result_run_id)
+    await handle.cancel()
+    await recorder.wait_for_end(handle.id)
+    await recorder.keep(handle.id, WORKFLOW, "cancelled", run_id=handle.result_run_id)
+
+
+async def _wait_until_taken(
+    handle: WorkflowHandle[AddressIntake, IntakeMessageCounts], publishing: Publisher, uprn: int
+) -> None:
+    """Publish messages until the intake has taken one."""
+
+    async def has_taken() -> bool:
+        await publishing.publish(Topic.CREATE_UPDATE, create_update(uprn))
+        taken: IntakeMessageCounts = await handle.query(AddressIntake.status)
+        return taken.new > 0
+
+    await eventually(has_taken)
 
 
 async def record_continued(recorder: Recorder) -> None:

@@ -11,16 +11,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import (
     ScheduleActionExecutionStartWorkflow,
     ScheduleBackfill,
     ScheduleOverlapPolicy,
     WorkflowFailureError,
+    WorkflowHandle,
 )
 from temporalio.common import WorkflowIDReusePolicy
 
 from domain.orders import names
 from domain.orders.activity_models import (
+    OrderReportFigures,
     OrderWatchPatienceInput,
     PlatformAndCycleRunFlags,
     ReportInput,
@@ -52,7 +55,7 @@ async def record(recorder: Recorder) -> None:
     await _record_cycles(recorder)
     await _record_slices(recorder)
     await _record_backfills(recorder)
-    await _record_report(recorder, "good", "compared")
+    await _record_reports(recorder)
     await _record_watch(recorder)
 
 
@@ -76,14 +79,20 @@ async def record_continued(recorder: Recorder) -> None:
     # A part of a report takes half a minute.
     slow = PlatformScenario(orders=300, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=1_500))
     await _set_up(recorder, "slow", slow, interval=200)
-    await _record_report(recorder, "slow", "continued")
+    slow_report = await _start_report(recorder, "slow")
+    await slow_report.result()
+    first_run = slow_report.first_execution_run_id
+    await recorder.keep(slow_report.id, OrderReportWorkflow.__name__, "continued", run_id=first_run)
+    await recorder.keep(slow_report.id, OrderReportWorkflow.__name__, "went-on")
     backfill_id, first_run = await _backfill(recorder, "long", hours=2)
     await recorder.keep(backfill_id, OrderBackfillWorkflow.__name__, "continued", run_id=first_run)
+    await recorder.keep(backfill_id, OrderBackfillWorkflow.__name__, "went-on")
     [waited, *_] = await _slices(recorder, "waits", 9)
     workflow_id = names.build_slice_workflow_id("waits", waited)
     runs = [each async for each in recorder.engine.list_workflows(f"WorkflowId = '{workflow_id}'")]
     first = min(runs, key=lambda each: each.start_time)
     await recorder.keep(workflow_id, OrderSliceWorkflow.__name__, "continued", run_id=first.run_id)
+    await recorder.keep(workflow_id, OrderSliceWorkflow.__name__, "went-on")
 
 
 async def _record_cycles(recorder: Recorder) -> None:
@@ -185,9 +194,28 @@ async def _backfill(recorder: Recorder, number: str, *, hours: int, cancelled: b
     return record["workflow_id"], first_run
 
 
-async def _record_report(recorder: Recorder, number: str, name: str) -> None:
-    """Compare the orders of a platform, and keep the history of the first run."""
-    handle = await recorder.engine.start_workflow(
+async def _record_reports(recorder: Recorder) -> None:
+    """One that is made, one whose platform refuses every request, and one that is cancelled while it reads."""
+    for number, name in (("good", "compared"), ("clockless", "failed")):
+        report = await _start_report(recorder, number)
+        await recorder.wait_for_end(report.id)
+        await recorder.keep(report.id, OrderReportWorkflow.__name__, name)
+    slow = PlatformScenario(orders=30, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=1_500))
+    await _set_up(recorder, "unhurried", slow)
+    report = await _start_report(recorder, "unhurried")
+
+    async def is_reading() -> bool:
+        pending = (await report.describe()).raw_description.pending_activities
+        return any(each.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED for each in pending)
+
+    await eventually(is_reading)
+    await report.cancel()
+    await recorder.wait_for_end(report.id)
+    await recorder.keep(report.id, OrderReportWorkflow.__name__, "cancelled")
+
+
+async def _start_report(recorder: Recorder, number: str) -> WorkflowHandle[OrderReportWorkflow, OrderReportFigures]:
+    return await recorder.engine.start_workflow(
         OrderReportWorkflow.run,
         ReportInput(
             platform=number,
@@ -197,8 +225,6 @@ async def _record_report(recorder: Recorder, number: str, name: str) -> None:
         id=names.build_report_workflow_id(number, "2026-01-01"),
         task_queue=names.QUEUE,
     )
-    await handle.result()
-    await recorder.keep(handle.id, OrderReportWorkflow.__name__, name, run_id=handle.first_execution_run_id)
 
 
 async def _record_watch(recorder: Recorder) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+from pydantic import BaseModel
 
 from domain.addresses import names as addresses_names
 from domain.addresses.activity_models import ComparisonNameInput, PurgeAddressesInput
 from domain.addresses.operations import Module
-from sims.oss.server import TOKEN, running_oss
+from sims.oss.scenario import OssAction, OssRule, OssScenario
+from sims.oss.server import TOKEN, Oss, running_oss
 from tests.replay.recorder import Recorder
 from workflows.addresses.maintenance import LogicalDeleteCheck, ModuleComparison, SelectedAddressesPurge
 
@@ -26,29 +29,61 @@ VARIABLES: Mapping[str, str] = {
     },
 }
 
+CHECK, PURGE, COMPARISON = (each.__name__ for each in (LogicalDeleteCheck, SelectedAddressesPurge, ModuleComparison))
+# Under which name it is registered and with what it starts, by its class.
+STARTS: Mapping[str, tuple[str, Sequence[BaseModel]]] = {
+    CHECK: (addresses_names.CHECK_WORKFLOW, []),
+    PURGE: (addresses_names.PURGE_WORKFLOW, [PurgeAddressesInput(address_ids=[1], who="recorder")]),
+    COMPARISON: (addresses_names.DRIFT_WORKFLOW, [ComparisonNameInput(report="1")]),
+}
+
 
 async def record(recorder: Recorder) -> None:
-    """One of each, over modules without addresses."""
+    """All of each, over modules without addresses."""
     make_folder()
-    engine, check, purge, drift = (
-        recorder.engine,
-        "check-recorded",
-        addresses_names.build_purge_workflow_id("1"),
-        addresses_names.build_comparison_workflow_id("1"),
-    )
-    async with running_oss(FOLDER, PORT):
-        await engine.execute_workflow(LogicalDeleteCheck.run, id=check, task_queue=addresses_names.QUEUE)
-        await recorder.keep(check, LogicalDeleteCheck.__name__, "nothing-listed")
-        order = PurgeAddressesInput(address_ids=[1], who="recorder")
-        await engine.execute_workflow(SelectedAddressesPurge.run, order, id=purge, task_queue=addresses_names.QUEUE)
-        await recorder.keep(purge, SelectedAddressesPurge.__name__, "not-listed")
-        await engine.execute_workflow(
-            ModuleComparison.run, ComparisonNameInput(report="1"), id=drift, task_queue=addresses_names.QUEUE
-        )
-        await recorder.keep(drift, ModuleComparison.__name__, "no-addresses")
+    async with running_oss(FOLDER, PORT) as oss:
+        for workflow, name in ((CHECK, "nothing-listed"), (PURGE, "not-listed"), (COMPARISON, "no-addresses")):
+            workflow_id = await _start(recorder, workflow, name)
+            await recorder.engine.get_workflow_handle(workflow_id).result()
+            await recorder.keep(workflow_id, workflow, name)
+        for workflow in (CHECK, PURGE):
+            await _record_retried_and_cancelled(recorder, workflow)
+        await _record_comparisons_of_refusing_module(recorder, oss)
 
 
 def make_folder() -> None:
     """Where the modules have their tables, and we their token."""
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / "oss.json").write_text(json.dumps({"token": TOKEN}))
+
+
+async def _record_retried_and_cancelled(recorder: Recorder, workflow: str) -> None:
+    """Checks and purges never fail: their activity is repeated until it succeeds, and only a cancellation ends them."""
+    async with recorder.rename_table_during_block("addr_logical_deletes"):
+        retried, cancelled = [await _start(recorder, workflow, name) for name in ("retried", "cancelled")]
+        for workflow_id in (retried, cancelled):
+            await recorder.wait_for_failed_attempt(workflow_id)
+        await recorder.engine.get_workflow_handle(cancelled).cancel()
+        await recorder.wait_for_end(cancelled)
+    await recorder.wait_for_end(retried)
+    await recorder.keep(retried, workflow, "retried")
+    await recorder.keep(cancelled, workflow, "cancelled")
+
+
+async def _record_comparisons_of_refusing_module(recorder: Recorder, oss: Oss) -> None:
+    """One comparison fails after its last attempt, another is cancelled before it."""
+    # Not a status of an outage: that would open the breaker, which the cycles that are recorded next would meet.
+    oss.set(OssScenario(rules=(OssRule(action=OssAction.ERROR, status=403, modules=frozenset({"od"})),)))
+    failed, cancelled = [await _start(recorder, COMPARISON, name) for name in ("failed", "cancelled")]
+    await recorder.wait_for_failed_attempt(cancelled)
+    await recorder.engine.get_workflow_handle(cancelled).cancel()
+    for workflow_id, name in ((cancelled, "cancelled"), (failed, "failed")):
+        await recorder.wait_for_end(workflow_id)
+        await recorder.keep(workflow_id, COMPARISON, name)
+    oss.set(OssScenario())
+
+
+async def _start(recorder: Recorder, workflow: str, name: str) -> str:
+    workflow_id, (registered, arguments) = f"{workflow}-{name}", STARTS[workflow]
+    await recorder.engine.start_workflow(registered, args=arguments, id=workflow_id, task_queue=addresses_names.QUEUE)
+    return workflow_id
