@@ -7,10 +7,10 @@ restored to another moment, objects that were removed meanwhile, and ids that we
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
@@ -35,6 +35,7 @@ from stores import restored, table_copies
 from stores.downloads import catalogue
 from stores.tasks import types
 from stores.transfers import jobs, targets
+from systems import System
 from workflows.downloads import handle as downloads
 from workflows.orders import handle as orders
 from workflows.tasks import handle as lanes
@@ -103,8 +104,8 @@ async def reconcile_all_systems(settings: Settings, engine: Client | None = None
         try:
             client = engine or await temporal.connect(codec=payloads.build_codec(settings))
             parts = ClientsOfRestoredComponents(settings, database, objects, client)
-            for reconcile_system in _SYSTEMS:
-                found += [sentence async for sentence in reconcile_system(parts)]
+            for reconcile in (_terminate_workflows_of_unknown_projects, *BY_SYSTEM.values(), _restart_lost_deliveries):
+                found += [sentence async for sentence in reconcile(parts)] if reconcile else []
         finally:
             await objects.close()
             await database.close()
@@ -218,7 +219,7 @@ async def _start_missing_lanes_and_open_unknown(parts: ClientsOfRestoredComponen
             yield f"Lane {pos} of {type_}: the database did not know it, and does now."
 
 
-async def _restart_deliveries_without_workflow(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
+async def _restart_lost_deliveries(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
     """Attempt deliveries again whose workflow is gone."""
     for row in await restored.list_pending_deliveries(parts.database):
         if not await parts.is_running(build_delivery_workflow_id(row.project_id, row.delivery_id)):
@@ -234,11 +235,12 @@ async def _restart_deliveries_without_workflow(parts: ClientsOfRestoredComponent
             yield f"Webhook {row.delivery_id}: its workflow was gone, and it is attempted again."
 
 
-_SYSTEMS: Final[tuple[Callable[[ClientsOfRestoredComponents], AsyncIterator[str]], ...]] = (
-    _terminate_workflows_of_unknown_projects,
-    _restart_or_expire_downloads,
-    _end_targets_of_jobs_without_workflow,
-    _create_and_remove_platform_schedules,
-    _start_missing_lanes_and_open_unknown,
-    _restart_deliveries_without_workflow,
-)
+_Reconciler: TypeAlias = Callable[[ClientsOfRestoredComponents], AsyncIterator[str]]
+BY_SYSTEM: Final[Mapping[System, _Reconciler | None]] = {
+    "downloads": _restart_or_expire_downloads,
+    "transfers": _end_targets_of_jobs_without_workflow,
+    "orders": _create_and_remove_platform_schedules,
+    "addresses": None,  # workers start its workflows when they start themselves
+    "tasks": _start_missing_lanes_and_open_unknown,
+}
+"""What brings each system together with a restored database; None where nothing is to be done."""

@@ -177,11 +177,14 @@ def list_webhooks() -> Iterator[str]:
     for state in (DownloadState.SUCCEEDED, DownloadState.FAILED, DownloadState.CANCELLED):
         result = DownloadResult(state=state, fault=fault)
         yield from _list_webhook(f"download.{state}", build_webhook_payload(wire_formats.SPECS[0], result, 1))
-    [alarm] = [data for call in find_calls("WebhookEvent") if isinstance(data := read_argument(call, "data"), ast.Dict)]
-    for call in find_calls("build_alarm"):
-        yield from _list_webhook(
-            ast.literal_eval(call.args[2]), {ast.literal_eval(key): "" for key in alarm.keys if key}
-        )
+    # Where an event is made, its type is written there, but for alarms: their types are at the calls of `build_alarm`.
+    alarm_types = [ast.literal_eval(call.args[2]) for call in find_calls("build_alarm")]
+    for call in find_calls("WebhookEvent"):
+        type_, data = read_argument(call, "type"), read_argument(call, "data")
+        if isinstance(data, ast.Dict):
+            fields = {ast.literal_eval(key): "" for key in data.keys if key}
+            for each in [str(type_.value)] if isinstance(type_, ast.Constant) else alarm_types:
+                yield from _list_webhook(each, fields)
 
 
 def _list_webhook(type_: str, data: Mapping[str, Any]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression, ExpressionMatcher
 
+from systems import SYSTEMS
 from tests.planted.__main__ import apply_defect
 from tests.planted.defect import Defect
 from tests.planted.defects import DEFECTS
@@ -24,7 +25,6 @@ from tests.worlds.suite import WorldTests
 
 ROOT = Path(__file__).parents[2]
 WORLDS = ROOT / "tests" / "worlds"
-SYSTEMS = ("downloads", "transfers", "orders", "addresses", "tasks")
 PROMISES = ROOT / "docs" / "RELIABILITY.md"
 UNPLANTED = {
     "Many downloads at once under kills all end right": "what the promises above it do together",

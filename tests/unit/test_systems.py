@@ -50,6 +50,7 @@ from api.app import ROUTE_GROUPS, SystemApi, import_api_packages
 from api.http.routes import Routes
 from api.overview import QUEUES, SystemOverview, import_overviews
 from api.quotas import SystemQuotas, import_quotas
+from cli.backups import reconcile
 from domain.workload import WorkByProject
 from infra.database import Database
 from infra.settings import Settings
@@ -207,3 +208,8 @@ def test_contracts_hold_every_system_apart(layer: str) -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     apart = [set(each["modules"]) for each in contracts if each["type"] == "independence"]
     assert any(modules >= {f"{layer}.{system}" for system in SYSTEMS} for modules in apart)
+
+
+def test_a_restore_brings_every_system_together_with_its_database() -> None:
+    """A new system must say what is to be done with its workflows and schedules, or that nothing is."""
+    assert tuple(reconcile.BY_SYSTEM) == SYSTEMS

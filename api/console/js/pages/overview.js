@@ -106,6 +106,7 @@ function wayTo(system, trouble, { subject = "", cause = "" }) {
   if (system === "tasks") return subject ? `${href}/types/${encodeURIComponent(subject)}` : null;
   if (trouble === "quarantined") return `${href}/quarantine`;
   const filters = { downloads: { state: trouble === "waiting" ? "pending" : "failed", cause }, transfers: { reason: trouble === "failed" ? cause : "" }, addresses: { state: trouble, module: subject } }[system];
+  if (!filters) return href;
   return `${href}?${new URLSearchParams(Object.entries(filters).filter(([, value]) => value))}`;
 }
 
