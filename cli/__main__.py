@@ -217,8 +217,6 @@ def export(
     from cli import export as exporting
 
     file_type = exporting.choose_file_type(kind, out)
-    only_excel = {"--template": template, "--title": title, "--summary": summary, "--time-zone": time_zone}
-    exporting.require_excel_for_its_options(file_type, only_excel)
     request = DownloadRequest(
         source_url=url,
         type=file_type,
@@ -228,10 +226,7 @@ def export(
         headers=exporting.parse_headers(header or []),
         formula_guard=None if guard else False,
         file_name=out and out.name,
-        template=exporting.load_template(template),
-        title=title,
-        summary=summary,
-        time_zone=time_zone,
+        **exporting.load_workbook_fields(file_type, template, title=title, summary=summary, time_zone=time_zone),
     )
     work = exporting.build_export_command(request, out)
     check = partial(exporting.require_writable_file_or_current_folder, out)

@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -71,11 +71,19 @@ def parse_headers(lines: Sequence[str]) -> dict[str, str] | None:
     return headers or None
 
 
-def require_excel_for_its_options(file_type: FileType, only_excel: Mapping[str, object]) -> None:
-    """Raise BadParameter for an option that only workbooks have, and that another file would not show."""
-    for name, value in only_excel.items():
+def load_workbook_fields(file_type: FileType, template: Path | None, **texts: str | None) -> dict[str, Any]:
+    """Return the fields of a request that only workbooks show, with the template's content.
+
+    Raises:
+        BadParameter: One is given for another file, which would not show it; or the template cannot be read.
+    """
+    for name, value in {"template": template, **texts}.items():
         if value is not None and file_type is not FileType.EXCEL:
-            raise typer.BadParameter("This is for workbooks only. Add --type excel, or leave it out.", param_hint=name)
+            raise typer.BadParameter(
+                "This is for workbooks only. Add --type excel, or leave it out.",
+                param_hint=f"--{name.replace('_', '-')}",
+            )
+    return {"template": load_template(template), **texts}
 
 
 def load_template(path: Path | None) -> Any:

@@ -42,6 +42,7 @@ from workflows.tasks import handle as lanes
 
 pytestmark = pytest.mark.stack
 
+KEEP_NEWEST_REVISION = "DELETE FROM schema_revisions WHERE revision < (SELECT max(revision) FROM schema_revisions)"
 TASK_TYPE = "prj_1/t"
 LOST_DELIVERY = f"msg_{7:032x}"
 
@@ -188,6 +189,7 @@ async def test_a_restore_that_broke_off_before_the_rows_came_is_begun_again(
             await table_copies.require_migration_will_reach_copy_revision(connection, other)
         with pytest.raises(Conflict, match="broke off before all rows"):
             await reconcile_and_print_findings(settings.model_copy(update={"database": ours}))
+        await connection.execute(KEEP_NEWEST_REVISION)
         await connection.execute("UPDATE schema_revisions SET revision = '9999'")
         with pytest.raises(migrate.WrongRevision, match="run that version"):
             await table_copies.require_migration_will_reach_copy_revision(connection, copy)
@@ -296,6 +298,7 @@ async def test_rows_are_copied_into_another_database(
                 await table_copies.require_database_without_rows(connection)
             assert await table_copies.read_haulage_or_temporal_revision(connection) == migrate.RESTORING
             # As where a later version reconciles what an earlier one has restored.
+            await connection.execute(KEEP_NEWEST_REVISION)
             await connection.execute("UPDATE schema_revisions SET revision = '0000_earlier'")
             await table_copies.allow_starts_on_restored_database(connection)
             assert await table_copies.read_haulage_or_temporal_revision(connection) == "0000_earlier"

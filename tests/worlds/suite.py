@@ -87,7 +87,8 @@ class WorldTests(Generic[World]):
         seed = request.config.getoption("randomly_seed") % SEEDS_PER_RUN * SEEDS_PER_RUN
         drawn = replace(system, draw=lambda number: self.draw_family(number, family))
         noted = await play_all(drawn, range(seed, seed + self.family_count))
-        assert [describe(each) for each in noted if each.ending.is_defect] == []
+        defects = [each for each in noted if each.ending.is_defect]
+        assert not defects, "\n".join(map(describe, defects))
         self.check_fired(family, {flaw for each in noted for flaw in each.fired})
 
     @pytest.mark.long
