@@ -17,6 +17,7 @@ from bench.addresses import benchmark as addresses
 from bench.downloads import benchmark as downloads
 from bench.excel import benchmark as excel
 from bench.orders import benchmark as orders
+from bench.processor import ProcessorReading
 from bench.tasks import benchmark as tasks
 from bench.transfers import benchmark as transfers
 from cli import command
@@ -47,8 +48,12 @@ async def main(arguments: list[str]) -> int:
     suffix = "-small" if os.environ.get("SIZE") == "small" else ""
     falls = []
     for name in names or BENCHMARKS:
+        others = 0.0
         for _ in range(RUNS):
+            before = ProcessorReading.take()
             await BENCHMARKS[name]()
+            others = max(others, before.count_cores_of_others_until(ProcessorReading.take()))
+        report.note_cores_of_others(f"{name}{suffix}", others)
         falls += report.find_falls(f"{name}{suffix}")
     print(f"{len(falls)} ratios are worse than recorded by more than a quarter.")
     return int(STRICT in arguments and bool(falls))

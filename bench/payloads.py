@@ -23,8 +23,8 @@ from temporalio.worker import Worker
 from bench.report import Figure, publish
 from dev.embedded.stack import run_stack
 from infra import temporal
+from infra.component_settings import EmbeddedPortSettings
 from infra.payloads import EncryptingCodec
-from infra.settings import EmbeddedPortSettings
 
 SMALL: Final = os.environ.get("SIZE") == "small"
 SIZES: Final = {"200 B": 200, "2 kB": 2_000, "50 kB": 50_000, "1 MB": 1_000_000}

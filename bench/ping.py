@@ -22,8 +22,8 @@ from aiohttp import web
 from api.app import GC_THRESHOLDS
 from bench import load
 from bench.load import Script
+from bench.processor import sum_cpu_seconds
 from bench.report import RATIO, Figure
-from bench.usage import sum_cpu_seconds
 from domain import VERSION
 
 ROOT: Final = Path(__file__).parent.parent

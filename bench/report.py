@@ -17,6 +17,8 @@ from domain import VERSION
 
 RESULTS = Path(__file__).parent / "results"
 RATIO = "×"
+OTHERS_MAX_CORES = 0.1
+"""What other programs may use of the machine while something is measured that is to be recorded."""
 FALL_MAX = 0.25
 """A ratio that is worse than its record by a larger share is named at the end."""
 
@@ -71,6 +73,16 @@ def find_falls(system: str) -> list[str]:
     """Return a sentence for each ratio of a system's last run that is much worse than its committed record."""
     figures = [Figure(**each) for each in json.loads((RESULTS / f"{system}.json").read_text())["figures"]]
     return describe_falls(read_committed(system), figures)
+
+
+def note_cores_of_others(system: str, cores: float) -> None:
+    """Write into a record how much other programs used while it was made, and say so where that is too much."""
+    path = RESULTS / f"{system}.json"
+    document = json.loads(path.read_text())
+    document["machine"]["cores_of_others"] = round(cores, 2)
+    path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    if cores > OTHERS_MAX_CORES:
+        print(f"Other programs used {cores:.2f} cores meanwhile: measure {system} again where nothing else runs.")
 
 
 def build_medians(runs: Sequence[Sequence[Figure]]) -> list[Figure]:

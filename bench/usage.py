@@ -11,6 +11,7 @@ from typing import Final
 
 import psutil
 
+from bench.processor import sum_cpu_seconds
 from bench.report import Figure
 from dev.embedded import components
 from dev.local import LocalInstallation, list_api_names, list_worker_names
@@ -100,12 +101,3 @@ async def _sample(running: LocalInstallation, usage: Usage) -> None:
 
 def _cpu_seconds(running: LocalInstallation) -> Mapping[str, float]:
     return {name: sum_cpu_seconds(psutil.Process(pid)) for name, pid in running.stack.list_pids().items()}
-
-
-def sum_cpu_seconds(root: psutil.Process) -> float:
-    """Return processor seconds of a process and of its children, also of those that have ended."""
-    total = 0.0
-    for process in (root, *root.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
-            total += sum(process.cpu_times()[:4])
-    return total

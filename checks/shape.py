@@ -31,7 +31,7 @@ SMALL: Final = f"modules under {SMALL_LINES} lines that only one other imports"
 
 BOUNDS: Final = {
     FILES: Bound(most=393, target=393),
-    LINES: Bound(most=76_860, target=76_860),
+    LINES: Bound(most=76_900, target=76_900),
     MEDIAN: Bound(least=120, most=250, target_least=120, target=250),
     LONG: Bound(most=0, target=0),
     CROWDED: Bound(most=0, target=0),
@@ -46,6 +46,8 @@ SMALL_BY_INTENT: Final = {
     "queues.py": "Every system has one in workflows/: its part of the worker's table.",
     "overview.py": "Every system has one in api/: what the overview counts of it.",
     "quotas.py": "Every system has one in api/: what a project may use of it.",
+    "queries.py": "Every system has one in api/: its routes that read.",
+    "actions.py": "Every system has one in api/: its routes that begin, change or end something.",
 }
 """Small modules that may have one importer: their place is part of the layout that all systems share."""
 

@@ -142,11 +142,28 @@ def fetch(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: 
 
 
 @app.command()
-def status(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Show how far a platform is complete, and what has failed; the exit code is 1 if something has."""
+def status(
+    platform: Annotated[str | None, typer.Argument(help="The platform's number; without it, a line of each.")] = None,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far a platform, or each, is complete, and what has failed; the exit code is 1 if something has."""
     from haulage.orders import SliceState
 
+    async def describe_each_platform(orders: Orders) -> CommandOutput:
+        found = [await orders.get(each.platform) async for each in orders.list_platforms()]
+        none = () if found else ("No platform is set up. `haulage orders set-up` does it.",)
+        return CommandOutput(
+            {"platforms": [each.model_dump(mode="json") for each in found]},
+            tuple(map(_describe_platform, found)),
+            none,
+            exit_code=ExitCode.DONE if all(map(_is_well, found)) else ExitCode.FAILED,
+        )
+
     async def describe_state_and_faults(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+        if platform is None:
+            return await describe_each_platform(orders)
         seen = await orders.get(platform)
         failed, unswept = (
             orders.list_slices(platform, state=SliceState.FAILED),
@@ -154,10 +171,9 @@ def status(platform: Number, api: Api = None, data_dir: DataDir = None, as_json:
         )
         faults = await _describe_latest_faults(platform, failed, seen.failed, "state=failed")
         faults += await _describe_latest_faults(platform, unswept, seen.sweeps_failed, "sweep=failed")
-        is_well = seen.trouble is None and not seen.failed
         lines = (_describe_platform(seen), *faults)
         return CommandOutput(
-            seen.model_dump(mode="json"), lines, exit_code=ExitCode.DONE if is_well else ExitCode.FAILED
+            seen.model_dump(mode="json"), lines, exit_code=ExitCode.DONE if _is_well(seen) else ExitCode.FAILED
         )
 
     run_as_admin(describe_state_and_faults, api, data_dir, as_json=as_json)
@@ -335,6 +351,10 @@ def _describe_missing_worker(seen: Platform) -> str:
         return ""
     since = f"{seen.unserved_since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     return f"; no worker serves it since {since}: start one by `haulage worker --queues orders-{seen.platform}`"
+
+
+def _is_well(seen: Platform) -> bool:
+    return seen.trouble is None and not seen.failed
 
 
 def _describe_platform(seen: Platform) -> str:

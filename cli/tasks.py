@@ -112,15 +112,19 @@ def create(
 
 @app.command()
 def counts(
-    task_type: TypeName,
+    task_type: Annotated[str | None, typer.Argument(help="Name of a type; without it, a line of each.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait, with a bar, until no task is left to do.")] = False,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count the tasks of a type by state. With `--wait` the exit code is 1 if tasks have failed."""
+    """Count the tasks of a type, or of each, by state. With `--wait` the exit code is 1 if tasks have failed."""
+    if wait and task_type is None:
+        raise typer.BadParameter("name the type whose tasks are waited for.", param_hint="--wait")
 
     async def count_or_wait_until_done(tasks: Tasks, progress: ProgressDisplay) -> CommandOutput:
+        if task_type is None:
+            return await _count_each_type(tasks)
         found = await tasks.counts(task_type)
         while wait and found.pending + found.running:
             ended = found.task_count - found.pending - found.running
@@ -133,6 +137,13 @@ def counts(
         return CommandOutput(fields, (format_counts_line(task_type, found),))
 
     run_with_client(count_or_wait_until_done, api, data_dir, as_json)
+
+
+async def _count_each_type(tasks: Tasks) -> CommandOutput:
+    found = {each.task_type: await tasks.counts(each.task_type) for each in await tasks.types()}
+    fields = [{"task_type": name, **counted.model_dump(mode="json")} for name, counted in found.items()]
+    none = () if found else ("No type is registered. `haulage tasks register` does it.",)
+    return CommandOutput({"types": fields}, tuple(format_counts_line(*each) for each in found.items()), none)
 
 
 @app.command()

@@ -9,7 +9,8 @@ from typing import Final
 from pydantic import SecretStr
 
 from infra.address_settings import AddressSettings, AllModulesSettings, ModuleSettings
-from infra.settings import GseSettings, OrderSettings, Settings, TransferSettings
+from infra.component_settings import GseSettings
+from infra.settings import OrderSettings, Settings, TransferSettings
 
 HOST: Final = "127.0.0.1"
 PORTS: Final[Mapping[str, int]] = {

@@ -1,4 +1,4 @@
-"""The settings of the components: PostgreSQL, the object store, the engine and the collector of traces, and TLS."""
+"""The settings of the components: PostgreSQL, object store, engine, GSE and the collector of traces, and TLS."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def _convert_to_usual_log_level(value: str) -> str:
 
 
 LogLevel = Annotated[str, AfterValidator(_convert_to_usual_log_level)]
+Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
 def _require_only_scheme_and_host(value: str) -> str:
@@ -172,3 +173,44 @@ class TraceSettings(SettingsGroup):
         default="", description="a collector that takes OTLP over HTTP, like http://127.0.0.1:4318; empty for no traces"
     )
     sampled_share: float = Field(default=1.0, ge=0, le=1, description="share of new traces that are recorded")
+
+
+class EmbeddedPortSettings(SettingsGroup):
+    """The ports of the embedded components on 127.0.0.1. If one is in use, the next free one is taken; 0 for any."""
+
+    engine_port: Port = 7233
+    ui_port: Port = 8233
+    database_port: Port = 5432
+    store_port: Port = 8333
+
+
+class GseSettings(SettingsGroup):
+    """GSE behind its API gateway, and this worker's host as the source of files."""
+
+    base_url: str = Field(
+        "", pattern=r"^(https?://[^\s/?#][^\s?#]*)?$", description="gateway's stage, like https://gse.example.com/prod"
+    )
+    app_code: str = ""
+    app_secret: SecretStr = SecretStr("")
+    username: str = Field(default="admin", description="the user that GSE is called as; may be empty")
+    tenant_id: str = ""
+    connect_timeout_seconds: float = Field(default=5.0, gt=0)
+    answer_timeout_seconds: float = Field(default=30.0, gt=0)
+    concurrency: int = Field(default=50, ge=1, description="concurrent calls, per worker")
+    calls_per_second: float = Field(default=0.0, ge=0, description="calls per second, per worker; 0 for no limit")
+    retries: int = Field(
+        default=4, ge=0, description="retries of a call; the call that begins a transfer is never repeated"
+    )
+    retry_pause_seconds: float = Field(default=0.5, ge=0, description="pause before a call is repeated; doubles")
+    breaker_failures: int = Field(
+        default=20, ge=1, description="consecutive failures after which GSE is not called for a while"
+    )
+    breaker_seconds: float = Field(default=5.0, ge=0, description="how long; then one call is made as a trial")
+    source_agent_id: str = Field(default="", description="this worker's host in GSE")
+    source_container_id: str = Field(default="", description="empty if files are read on the host itself")
+    source_user: str = Field(default="root", description="the user that reads files there")
+    source_folder: str = Field(default="", description="the path of cache_folder for GSE; by default the same")
+    cache_folder: Path = Path(".haulage/transfers")
+    cache_max_bytes: int = Field(
+        default=10 * 1024**3, ge=1, description="size of the cache; files in use may exceed it"
+    )

@@ -17,9 +17,12 @@ from domain.quotas import DownloadQuotaLimits, QuotaLimits
 from infra.address_settings import AddressSettings
 from infra.component_settings import (
     DatabaseSettings,
+    EmbeddedPortSettings,
     EngineClientSettings,
+    GseSettings,
     LogLevel,
     ObjectSettings,
+    Port,
     PublicBase,
     SettingsGroup,
     TraceSettings,
@@ -27,8 +30,6 @@ from infra.component_settings import (
 
 _VARIABLES_OF_COMMANDS: Final = {"HAULAGE_API": "HAULAGE_API_URL"}
 """What commands read beside the settings, by the group whose name is taken for it."""
-
-Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
 class EgressGuardSettings(SettingsGroup):
@@ -132,15 +133,6 @@ class WorkerSlotsAndMetricsSettings(SettingsGroup):
     render_slots: int = Field(default=1, ge=1, description="workbooks rendered at a time; each uses a core")
 
 
-class EmbeddedPortSettings(SettingsGroup):
-    """The ports of the embedded components on 127.0.0.1. If one is in use, the next free one is taken; 0 for any."""
-
-    engine_port: Port = 7233
-    ui_port: Port = 8233
-    database_port: Port = 5432
-    store_port: Port = 8333
-
-
 class DownloadSettings(SettingsGroup):
     """Downloads."""
 
@@ -184,38 +176,6 @@ class WebhookSettings(SettingsGroup):
         description="pauses between attempts; after the last one the delivery has failed",
     )
     kept_days: int = Field(default=30, ge=1, description="how long finished deliveries are kept")
-
-
-class GseSettings(SettingsGroup):
-    """GSE behind its API gateway, and this worker's host as the source of files."""
-
-    base_url: str = Field(
-        "", pattern=r"^(https?://[^\s/?#][^\s?#]*)?$", description="gateway's stage, like https://gse.example.com/prod"
-    )
-    app_code: str = ""
-    app_secret: SecretStr = SecretStr("")
-    username: str = Field(default="admin", description="the user that GSE is called as; may be empty")
-    tenant_id: str = ""
-    connect_timeout_seconds: float = Field(default=5.0, gt=0)
-    answer_timeout_seconds: float = Field(default=30.0, gt=0)
-    concurrency: int = Field(default=50, ge=1, description="concurrent calls, per worker")
-    calls_per_second: float = Field(default=0.0, ge=0, description="calls per second, per worker; 0 for no limit")
-    retries: int = Field(
-        default=4, ge=0, description="retries of a call; the call that begins a transfer is never repeated"
-    )
-    retry_pause_seconds: float = Field(default=0.5, ge=0, description="pause before a call is repeated; doubles")
-    breaker_failures: int = Field(
-        default=20, ge=1, description="consecutive failures after which GSE is not called for a while"
-    )
-    breaker_seconds: float = Field(default=5.0, ge=0, description="how long; then one call is made as a trial")
-    source_agent_id: str = Field(default="", description="this worker's host in GSE")
-    source_container_id: str = Field(default="", description="empty if files are read on the host itself")
-    source_user: str = Field(default="root", description="the user that reads files there")
-    source_folder: str = Field(default="", description="the path of cache_folder for GSE; by default the same")
-    cache_folder: Path = Path(".haulage/transfers")
-    cache_max_bytes: int = Field(
-        default=10 * 1024**3, ge=1, description="size of the cache; files in use may exceed it"
-    )
 
 
 def _require_valid_repository_template(value: str) -> str:

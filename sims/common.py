@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
+from pydantic import BaseModel, ValidationError
 
 ROWS_SHOWN = 200
 STYLE = (
@@ -45,6 +46,23 @@ def add_page(app: web.Application, title: str, text: str, describe: Callable[[],
 def answer_line(body: Any, status: int = 200) -> web.Response:
     """Answer JSON with a line end, so that it reads well in a terminal."""
     return web.json_response(text=json.dumps(body) + "\n", status=status)
+
+
+_Scenario = TypeVar("_Scenario", bound=BaseModel)
+
+
+async def read_scenario(request: web.Request, model: type[_Scenario]) -> _Scenario:
+    """Read a scenario from the body of a request, which may be empty; the answer to a wrong one says what is wrong."""
+    try:
+        return model.model_validate_json(await request.read() or b"{}")
+    except ValidationError as error:
+        wrong = f"{describe_errors(error)}. Fields: {', '.join(model.model_fields)}."
+        raise web.HTTPBadRequest(text=json.dumps({"error": wrong}) + "\n", content_type="application/json") from None
+
+
+def describe_errors(error: ValidationError) -> str:
+    """Return each field that is wrong, with the reason."""
+    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in error.errors())
 
 
 def add_lie(app: web.Application, set_lying: Callable[[bool], object]) -> None:

@@ -16,7 +16,7 @@ from aiohttp import web
 from pydantic import Field, ValidationError, field_validator
 
 from sims import process, rows
-from sims.common import PageTable, add_lie, add_page
+from sims.common import PageTable, add_lie, add_page, describe_errors
 from sims.faults import Faults, Kind
 
 HOST = "127.0.0.1"
@@ -132,8 +132,7 @@ async def _rows(request: web.Request) -> web.StreamResponse:
     try:
         ask = SourceRequest.model_validate(dict(request.query))
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        return web.json_response({"error": wrong}, status=400)
+        return web.json_response({"error": describe_errors(error)}, status=400)
     counts = request.app[SOURCE].counts
     counts[ask.tag, ask.page_size, ask.page] += 1
     attempt = counts[ask.tag, ask.page_size, ask.page]

@@ -89,9 +89,14 @@ async def migrate(database_url: str, options: Mapping[str, Any] = NO_OPTIONS) ->
     Raises:
         WrongRevision: The database is at a revision that this version does not know.
     """
-    from alembic import command  # noqa: PLC0415 - see `list_known_revisions`
 
-    await _run_migration_under_lock(database_url, lambda config: command.upgrade(config, "head"), options)
+    def upgrade_to_head(config: Config) -> None:
+        from alembic import command  # noqa: PLC0415 - see `list_known_revisions`
+
+        command.upgrade(config, "head")
+
+    # A start on a migrated database waits for the import of Alembic otherwise.
+    await _run_migration_under_lock(database_url, upgrade_to_head, options, done_at=get_head_revision())
 
 
 async def draft_migration(database_url: str, title: str) -> Path:
@@ -145,7 +150,10 @@ def get_head_revision() -> str:
 
 
 async def _run_migration_under_lock(
-    database_url: str, step: Callable[[Config], None], options: Mapping[str, Any] = NO_OPTIONS
+    database_url: str,
+    step: Callable[[Config], None],
+    options: Mapping[str, Any] = NO_OPTIONS,
+    done_at: str | None = None,
 ) -> None:
     engine = create_async_engine(
         database_url,
@@ -159,6 +167,8 @@ async def _run_migration_under_lock(
         before = await connection.run_sync(_read_current_revision)
         if before is not None and before not in list_known_revisions():
             raise WrongRevision(before, get_head_revision())
+        if before is not None and before == done_at:
+            return
         # Within an open transaction, Alembic would leave the commit to the caller.
         await connection.execute(text(f"SET lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'"))
         await connection.execute(text(f"SET statement_timeout = '{STATEMENT_TIMEOUT_SECONDS}s'"))

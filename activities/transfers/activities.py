@@ -34,10 +34,10 @@ from domain.transfers.joining import TransferJobInput
 from domain.transfers.models import JobStateAndTargetCounts, derive_job_outcome
 from domain.transfers.shards import RetryAndSilenceLimits, ShardProgress
 from infra import log, metrics
+from infra.component_settings import GseSettings
 from infra.heartbeats import send_heartbeats_during_block
 from infra.housekeeping import remove_in_batches_within_time
 from infra.limits import DatabaseLimiter
-from infra.settings import GseSettings
 from services.services import Services
 from stores.transfers import jobs, shards, targets
 from stores.transfers.jobs import JobTargetOutcomeCounts

@@ -18,7 +18,7 @@ from bench.addresses.stream import Address, Sent, compute_outcome
 from bench.addresses.surroundings import ModuleProcesses, running_modules
 from bench.databases import temporary_database
 from bench.peers import environments
-from bench.usage import sum_cpu_seconds
+from bench.processor import sum_cpu_seconds
 from dev.local import LocalInstallation, list_worker_names
 from sims.oss.server import TOKEN
 

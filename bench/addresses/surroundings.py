@@ -18,7 +18,7 @@ import msgspec
 import psutil
 
 from bench.addresses.stream import Address, Sent, Stream
-from bench.usage import sum_cpu_seconds
+from bench.processor import sum_cpu_seconds
 from domain.addresses.messages import Topic
 from infra.address_settings import SubscriptionSettings
 from sims.oss.scenario import MODULES

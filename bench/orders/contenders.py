@@ -19,7 +19,7 @@ from bench import usage
 from bench.databases import temporary_database
 from bench.orders.surroundings import START, Platform
 from bench.peers import environments
-from bench.usage import sum_cpu_seconds
+from bench.processor import sum_cpu_seconds
 from dev.local import LocalInstallation
 from sims.platforms.checker import Copy, State, copy_of
 from sims.platforms.dialects.plain import PLAIN

@@ -16,7 +16,7 @@ import psutil
 from bench import usage
 from bench.databases import temporary_database
 from bench.peers import environments
-from bench.usage import sum_cpu_seconds
+from bench.processor import sum_cpu_seconds
 from dev.embedded import components
 from dev.embedded.stack import EmbeddedStack
 from dev.local import LocalInstallation

@@ -16,9 +16,9 @@ import aiohttp
 import psutil
 
 from bench.load import Plan, Report
+from bench.processor import sum_cpu_seconds
 from bench.transfers.contenders import HaulageTransfers, JobProgress, TransferContender, job_id, join
 from bench.transfers.surroundings import ROOT, BenchRepository, FileDelivery, GseProcess, run_name
-from bench.usage import sum_cpu_seconds
 
 WINDOW_SECONDS = 15
 PREPARED_PER_SECOND = 10_000

@@ -38,10 +38,11 @@ from dev.embedded.secrets import SECRETS_FILE, load_or_create_secrets
 from dev.embedded.stack import run_stack
 from domain.faults import Conflict, Missing
 from infra import temporal
+from infra.component_settings import EmbeddedPortSettings
 from infra.database import build_tls_arguments
 from infra.objects import ObjectStore
 from infra.objects.store import WRITE_CHECK_KEY
-from infra.settings import EmbeddedPortSettings, Settings
+from infra.settings import Settings
 from stores import migrate, table_copies
 
 

@@ -29,7 +29,7 @@ from clients.http import (
 from domain.redaction import remove_long_secrets
 from domain.transfers.gse import FolderAndFileName, GseAgentWithUser, GseProgress, GseRecordsByAgent, GseTransferRequest
 from infra import log, metrics
-from infra.settings import GseSettings
+from infra.component_settings import GseSettings
 
 TRANSFER = "/api/v2/task/extensions/async_transfer_file"
 RESULTS = "/api/v2/task/extensions/get_transfer_file_result"

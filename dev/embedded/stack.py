@@ -27,8 +27,8 @@ from dev.embedded.run_file import (
 )
 from dev.embedded.secrets import EmbeddedSecrets, load_or_create_secrets
 from dev.embedded.supervisor import ProcessSpec, ProcessSupervisor, run_supervisor
-from infra.component_settings import TlsSettings
-from infra.settings import EmbeddedPortSettings, Settings
+from infra.component_settings import EmbeddedPortSettings, TlsSettings
+from infra.settings import Settings
 
 PLAIN: Final = {"secure": False, "tls": TlsSettings()}
 """The embedded components listen on the loopback address only."""

@@ -10,9 +10,8 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from pydantic import ValidationError
 
-from sims.common import PageTable, add_lie, add_page, answer_line
+from sims.common import PageTable, add_lie, add_page, answer_line, read_scenario
 from sims.gse import orders
 from sims.gse.orders import GseCallRefused
 from sims.gse.scenario import CALL_ACTIONS, GseAction, GseCall, GseRule, GseScenario
@@ -195,10 +194,7 @@ def _build_answer(code: int, message: str, data: Any) -> web.Response:
 
 
 async def _set_scenario(request: web.Request) -> web.Response:
-    try:
-        request.app[WORLD].set(GseScenario.model_validate_json(await request.read()))
-    except ValidationError as error:
-        return web.Response(status=400, text=error.json(), content_type="application/json")
+    request.app[WORLD].set(await read_scenario(request, GseScenario))
     return answer_line({})
 
 

@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from pydantic import ValidationError
 
-from sims.common import PageTable, add_lie, add_page
+from sims.common import PageTable, add_lie, add_page, read_scenario
 from sims.oss.module import OssCall, OssModule
 from sims.oss.scenario import MODULES, OssAction, OssRule, OssScenario
 
@@ -210,10 +209,7 @@ def _cut(request: web.Request) -> web.StreamResponse:
 
 
 async def _set_scenario(request: web.Request) -> web.Response:
-    try:
-        request.app[OSS].set(OssScenario.model_validate_json(await request.read()))
-    except ValidationError as error:
-        return web.Response(status=400, text=error.json(), content_type="application/json")
+    request.app[OSS].set(await read_scenario(request, OssScenario))
     return web.json_response({})
 
 

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, unquote_plus
 from aiohttp import BasicAuth, web
 from pydantic import TypeAdapter, ValidationError
 
-from sims.common import PageTable, add_lie, add_page
+from sims.common import PageTable, add_lie, add_page, read_scenario
 from sims.platforms import login
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.base import Reply, StandInRequest
@@ -161,24 +161,17 @@ async def _broken_off(request: web.Request, reply: Reply) -> web.StreamResponse:
 
 async def _begin(request: web.Request) -> web.Response:
     platforms, number = request.app[PLATFORMS], request.match_info["number"]
-    platforms.add(number, await _scenario(request))
+    platforms.add(number, await read_scenario(request, PlatformScenario))
     platforms.save()
     return web.json_response({"url": platforms.url(number)})
 
 
 async def _set(request: web.Request) -> web.Response:
-    platform, sent = _platform(request), await _scenario(request)
+    platform, sent = _platform(request), await read_scenario(request, PlatformScenario)
     # What is not sent stays, above all the kind.
     platform.set(platform.scenario.model_copy(update={name: getattr(sent, name) for name in sent.model_fields_set}))
     request.app[PLATFORMS].save()
     return web.json_response({})
-
-
-async def _scenario(request: web.Request) -> PlatformScenario:
-    try:
-        return PlatformScenario.model_validate_json(await request.read() or b"{}")
-    except ValidationError as error:
-        raise web.HTTPBadRequest(text=error.json(), content_type="application/json") from None
 
 
 async def _do(request: web.Request) -> web.Response:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from sims.common import PageTable, add_lie, add_page
+from sims.common import PageTable, add_lie, add_page, read_scenario
 from sims.pubsub.broker import Broker, BrokerSubscription, MissingResource, Sent
 from sims.pubsub.pushing import Pusher
 from sims.pubsub.scenario import Scenario
@@ -162,7 +162,7 @@ async def _extend(request: web.Request) -> web.Response:
 
 
 async def _set_scenario(request: web.Request) -> web.Response:
-    request.app[SIM].broker.scenario = Scenario.model_validate_json(await request.read())
+    request.app[SIM].broker.scenario = await read_scenario(request, Scenario)
     return _json({})
 
 

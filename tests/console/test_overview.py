@@ -7,8 +7,10 @@ import re
 import pytest
 from playwright.async_api import Locator, Page, expect
 
+from domain.quotas import STREAMS_QUOTA, QuotaLimits
 from infra.database import Database
 from stores import projects
+from systems import SYSTEMS
 from tests.console.browsing import Troubles
 from tests.console.installation import Console, Project
 from tests.console.operators import SIGNED
@@ -127,7 +129,7 @@ async def test_a_project_sees_its_quotas(page: Page, console: Console, project: 
     await expect(types).to_contain_text("Tasks")
     await expect(types).to_contain_text("200")
     await expect(quotas.get_by_role("row").filter(has_text="Requests a minute")).to_contain_text("60,000")
-    await expect(quotas.get_by_role("row")).to_have_count(17)
+    await expect(quotas.get_by_role("row")).to_have_count(1 + len([*QuotaLimits.model_fields, STREAMS_QUOTA]))
 
 
 async def test_the_admin_sees_queues_and_the_way_to_temporal(admin_page: Page, console: Console) -> None:
@@ -136,7 +138,7 @@ async def test_the_admin_sees_queues_and_the_way_to_temporal(admin_page: Page, c
     queues = admin_page.get_by_role("region", name="Task queues")
     await expect(queues.get_by_role("row").filter(has_text="downloads").first).to_be_visible()
     links = admin_page.get_by_role("link", name="In Temporal")
-    await expect(links).to_have_count(5)
+    await expect(links).to_have_count(len(SYSTEMS))
     ui = console.api_client.settings.engine.ui_url
     assert str(await links.first.get_attribute("href")).startswith(f"{ui}/namespaces/")
 

@@ -17,6 +17,7 @@ from api.http import openapi
 from infra.database import Database
 from infra.objects import StoreUnreachable, client
 from infra.settings import Settings
+from systems import SYSTEMS
 from tests.support.api import ApiClient, running_api
 from tests.support.waiting import eventually
 
@@ -73,7 +74,7 @@ async def test_a_dead_database_is_named_wherever_one_looks(settings: Settings) -
     assert (down["name"], overview["rooms"]) == ("database", [])
     assert overview["trouble"] == (
         f"PostgreSQL does not serve since {since:%Y-%m-%d %H:%M:%S} UTC: it does not answer. "
-        "The figures of downloads, transfers, orders, addresses, tasks cannot be read at present."
+        f"The figures of {', '.join(SYSTEMS)} cannot be read at present."
     )
 
 

@@ -29,7 +29,7 @@ from dev.embedded.stack import EmbeddedStack, run_stack
 from dev.embedded.supervisor import NotReady
 from domain import faults
 from infra import log
-from infra.settings import EmbeddedPortSettings
+from infra.component_settings import EmbeddedPortSettings
 from tests.support import stack as parts
 from tests.support import waiting
 from tests.support.pace import measure_pace

@@ -23,49 +23,7 @@ from stores.tables.downloads import STATES
 from tests.support.stack import Databases
 from tests.support.waiting import eventually
 
-TABLES = {
-    "addr_audit",
-    "addr_settings",
-    "addr_logical_deletes",
-    "addr_sync_keys",
-    "addr_sync_quarantine",
-    "alembic_version",
-    "api_keys",
-    "audit_log",
-    "downloads",
-    "idempotency_keys",
-    "im_infi_addr_sync_log",
-    "im_infi_addr_sync_log_his",
-    "limit_leases",
-    "limit_shares",
-    "limit_spending",
-    "order_backfills",
-    "order_copies",
-    "order_platforms",
-    "order_settings",
-    "order_slices",
-    "orders",
-    "payload_keys",
-    "projects",
-    "schema_revisions",
-    "system_pauses",
-    "task_contents",
-    "task_counts",
-    "task_heads",
-    "task_keys",
-    "task_texts_settled",
-    "task_types",
-    "tasks_archive",
-    "transfer_cancels",
-    "transfer_jobs",
-    "transfer_openings",
-    "transfer_shards",
-    "transfer_targets",
-    "webhook_attempts",
-    "webhook_deliveries",
-    "webhook_secrets",
-    "worker_heartbeats",
-}
+TABLES = {*TableRow.metadata.tables, "alembic_version"}
 
 
 @pytest.fixture

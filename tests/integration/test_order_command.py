@@ -52,6 +52,8 @@ def build_setup(orders: Orders, number: str, starttime: str, record: Path) -> li
 @pytest.mark.long
 async def test_a_platform_that_lies_is_fetched_once_it_is_mended(orders: Orders, tmp_path: Path) -> None:
     """What fails is exit code 1 with the cause, a redo that fails again as well; mended, all orders are listed."""
+    code, out, err = await type_orders(orders, "status")
+    assert (code, out, "No platform is set up" in err) == (0, "", True), err
     platform = orders.play(LYING, "shop-1")
     setup = build_setup(orders, "shop-1", since(platform, seconds=3_600), tmp_path / "plain.json")
     code, out, err = await type_orders(orders, *setup)
@@ -62,6 +64,8 @@ async def test_a_platform_that_lies_is_fetched_once_it_is_mended(orders: Orders,
     assert (code, failure["code"], failure["failed"]) == (1, "platform_failed", 1)
     code, out, _ = await type_orders(orders, "status", "shop-1")
     assert (code, "1 failed" in out) == (1, True), out
+    code, every, _ = await type_orders(orders, "status")
+    assert (code, every) == (1, out.partition("\n")[0] + "\n")
     code, _, err = await type_orders(orders, "redo", "shop-1")
     assert (code, "failed again: " in err) == (1, True), err
 
@@ -70,6 +74,8 @@ async def test_a_platform_that_lies_is_fetched_once_it_is_mended(orders: Orders,
     assert (code, out.rstrip().endswith(": read again")) == (0, True), err
     code, out, _ = await type_orders(orders, "status", "shop-1")
     assert (code, "0 slices open, 0 failed" in out) == (0, True), out
+    code, every, _ = await type_orders(orders, "status", "--json")
+    assert (code, [each["platform"] for each in json.loads(every)["platforms"]]) == (0, ["shop-1"])
     code, out, err = await type_orders(orders, "list", "shop-1", "--limit", "100")
     ids = {str(json.loads(line)["id"]) for line in out.splitlines()}
     assert code == 0, err

@@ -86,12 +86,13 @@ async def test_tasks_are_created_from_a_file_and_counted(queue: Tasks, tmp_path:
     lines.write_text("a\nb\nc\n")
 
     created = await run(queue, "create", "video", "--register", "--file", str(lines), "--json")
-    counted = await run(queue, "counts", "video")
+    counted, every = await run(queue, "counts", "video"), await run(queue, "counts")
     listed = await run(queue, "list", "video", "--status", "pending", "--json")
     await run(queue, "cancel", created.json["task_ids"][0])
     after = await run(queue, "counts", "video", "--json")
 
     assert counted.out == "video: 3 pending, 0 running, 0 success, 0 failed, 0 cancelled\n"
+    assert every.out == counted.out
     assert sorted(task["task_content"] for task in listed.json["tasks"]) == ["a", "b", "c"]
     assert (after.json["pending"], after.json["cancelled"]) == (2, 1)
 
@@ -121,6 +122,7 @@ async def test_a_paused_type_is_resumed(queue: Tasks) -> None:
             id="unknown type",
             marks=pytest.mark.long,
         ),
+        pytest.param(("counts", "--wait"), 2, "name the type", id="wait without a type"),
         pytest.param(
             ("list", "video", "--status", "odd"),
             2,

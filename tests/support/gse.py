@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from clients.gse import GseClient
 from domain.transfers.gse import FolderAndFileName, GseAgentWithUser, GseTransferRequest
-from infra.settings import GseSettings
+from infra.component_settings import GseSettings
 from sims.gse.disks import HostDisks
 from sims.gse.scenario import GseAction, GseRule, GseScenario
 from sims.gse.server import running_gse

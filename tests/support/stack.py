@@ -20,7 +20,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from dev.embedded import components
 from dev.embedded.stack import EmbeddedStack
 from infra import temporal
-from infra.settings import EmbeddedPortSettings, Settings
+from infra.component_settings import EmbeddedPortSettings
+from infra.settings import Settings
 
 ANY_PORTS = EmbeddedPortSettings(engine_port=0, ui_port=0, database_port=0, store_port=0)
 RETENTION = timedelta(days=1)

@@ -49,7 +49,9 @@ def test_code_that_is_named_is_there(path: str, name: str) -> None:
 @pytest.mark.parametrize("system", [*SYSTEMS, "webhooks"])
 def test_the_way_of_a_request_passes_through_the_packages_of_its_system(system: str) -> None:
     """Each system has a section, and what it names of another system's packages is webhooks alone."""
-    [section] = [part for part in PAGE.split("\n## ") if part.lower().startswith(f"{system}:")]
+    sections = [part for part in PAGE.split("\n## ") if part.lower().startswith(f"{system}:")]
+    assert len(sections) == 1, f"The page has no chapter `## {system.title()}: …` with the way of one request."
+    [section] = sections
     files = [path for path, _ in re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", section, re.MULTILINE)]
     named = {part for path in files for part in path.split("/")[1:2]} & {*SYSTEMS, "webhooks"}
     assert named - {"webhooks"} == {system} - {"webhooks"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +18,7 @@ from aiohttp.test_utils import TestServer
 from bench import ping, report, usage
 from bench.__main__ import main
 from bench.ping import PingCost
+from bench.processor import ProcessorReading
 from bench.report import RESULTS, Figure, build_medians, describe_falls
 from domain import VERSION
 
@@ -75,6 +77,31 @@ def test_of_several_runs_the_middle_counts() -> None:
     ratio, seconds = build_medians(runs)
     assert (ratio.value, ratio.holds, ratio.how) == (1.1, True, "third; the middle of 3 runs: 0.5, 1.1, 1.2")
     assert seconds.value == 2.0
+
+
+async def test_a_record_says_what_other_programs_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the machine did beyond ours, by seconds of the clock; more than a tenth of a core is too much to record."""
+    before, after = ProcessorReading(clock=100, machine=50, own=20), ProcessorReading(clock=110, machine=65, own=30)
+    assert before.count_cores_of_others_until(after) == 0.5
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    (tmp_path / "tasks.json").write_text('{"machine": {"cores": 2}, "figures": []}')
+    report.note_cores_of_others("tasks", 0.04)
+    assert capsys.readouterr().out == ""
+    report.note_cores_of_others("tasks", 0.5)
+    assert "Other programs used 0.50 cores" in capsys.readouterr().out
+    assert json.loads((tmp_path / "tasks.json").read_text())["machine"] == {"cores": 2, "cores_of_others": 0.5}
+
+
+async def test_work_of_other_programs_is_told_from_own() -> None:
+    """A child's processor time is ours, also after it has ended."""
+    before = ProcessorReading.take()
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", "for _ in range(10**7): pass")
+    await child.wait()
+    after = ProcessorReading.take()
+    assert after.own - before.own >= 0.1
+    assert after.machine - before.machine >= 0.1
 
 
 @pytest.mark.parametrize(("arguments", "value", "code"), [(["--strict"], 1.4, 1), (["--strict"], 1.6, 0), ([], 1.4, 0)])

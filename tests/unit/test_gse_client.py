@@ -13,7 +13,7 @@ import pytest
 
 from clients.gse import GseClient, GseFailure, GseForbidden, GseOutcomeUnknown, GseRefused, GseUnavailable
 from domain.transfers.gse import AGENT_RUNNING, UNKNOWN_CODE, FolderAndFileName, GseAgentWithUser, GseVerdict
-from infra.settings import GseSettings
+from infra.component_settings import GseSettings
 from sims.gse.scenario import GseAction, GseCall
 from tests.support.gse import QUICK, call_fault, gse_settings, make_hosts, make_order, running_gse_client
 from tests.support.http_peer import Script, answer, drips, running_peer, says

@@ -343,6 +343,7 @@ async def test_it_runs_as_a_process(tmp_path: Path, source: Path) -> None:
                 assert answer.status == 200
             async with http.put("/_sim/scenario", data='{"no_such": 1}') as answer:
                 assert answer.status == 400
+                assert (await answer.json())["error"].startswith("no_such: Extra inputs are not permitted. Fields: ")
             task_id = await client.begin_transfer(make_order(make_hosts(3), file=source))
             assert codes(await wait_for_results(client, task_id, 3)) == [122, 0, 0]
             async with http.get("/_sim/stats") as answer:

@@ -85,7 +85,7 @@ def test_every_action_of_the_api_is_in_the_table() -> None:
     """An audited route that is new must be added to it, or to those that act on none of its objects."""
     steering = {name for name, route in ROUTES.items() if audit.is_audited(route)}
     shown = {each.name for each in CELLS if isinstance(each, Route)} | {*EQUIVALENT_ROUTES, *ROUTES_ON_NO_OBJECT}
-    assert sorted(steering - shown) == []
+    assert sorted(steering - shown) == [], "Add them to tests/support/operations/: a table, or ROUTES_ON_NO_OBJECT."
     assert sorted((shown & {*EQUIVALENT_ROUTES, *ROUTES_ON_NO_OBJECT}) - steering) == []
     assert {*EQUIVALENT_ROUTES.values()} <= shown
 

@@ -94,6 +94,7 @@ async def test_it_is_steered_over_http(tmp_path: Path) -> None:
             assert answer.status == 200
         async with session.put("/_sim/scenario", json={"rules": [{"action": "explode"}]}) as answer:
             assert answer.status == 400
+            assert (await answer.json())["error"].startswith("rules.0.action: Input should be ")
         async with session.get("/_sim/ed/states") as answer:
             states = await answer.json()
         async with session.get("/_sim/other/states") as answer:

@@ -9,8 +9,8 @@ from pydantic import SecretStr, ValidationError
 
 from domain.faults import Invalid
 from infra.address_settings import ModuleSettings
-from infra.component_settings import DatabaseSettings
-from infra.settings import GseSettings, Settings, list_variables_with_unused_values, load_settings_from_environment
+from infra.component_settings import DatabaseSettings, GseSettings
+from infra.settings import Settings, list_variables_with_unused_values, load_settings_from_environment
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])

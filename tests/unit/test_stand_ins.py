@@ -10,7 +10,8 @@ from pydantic import SecretStr
 from cli.up import EXAMPLES, build_data_dir_option, describe_installation
 from dev import stand_ins
 from dev.local import LocalInstallation
-from infra.settings import GseSettings, OrderSettings, Settings
+from infra.component_settings import GseSettings
+from infra.settings import OrderSettings, Settings
 from sims.__main__ import STAND_INS
 
 PORTS = {name: 20_000 + number for number, name in enumerate(stand_ins.PORTS)}
