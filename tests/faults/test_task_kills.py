@@ -42,6 +42,8 @@ class TaskDeployment:
     session: aiohttp.ClientSession
     notes: TaskNotes = field(default_factory=TaskNotes)
     turns: itertools.count[int] = field(default_factory=itertools.count)
+    refusals: dict[str, str] = field(default_factory=dict)
+    """Of each route, why it was not answered last."""
 
     async def ask(self, method: str, route: str, **options: Any) -> Json | None:
         """Return what either API answers; None if the connection breaks, or a component is down."""
@@ -49,20 +51,27 @@ class TaskDeployment:
         try:
             async with self.session.request(method, f"{api_client}/v1/{route}", **options) as answer:
                 body: Json = await answer.json(content_type=None)
-        except (aiohttp.ClientError, ConnectionError, ValueError):
+        except (aiohttp.ClientError, ConnectionError, ValueError) as error:
+            self.refusals[route] = f"{time.time():.0f} {error!r}"
             return None
         if answer.status >= 500 or body["code"] == 8036:
+            self.refusals[route] = f"{time.time():.0f} {answer.status} {body}"
             return None
         assert answer.status == 200, body
         return body
 
     async def insist(self, method: str, route: str, **options: Any) -> Json:
         """Ask until there is an answer."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while True:
-                if answer := await self.ask(method, route, **options):
-                    return answer
-                await asyncio.sleep(PAUSE_SECONDS)
+        began = time.time()
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while True:
+                    if answer := await self.ask(method, route, **options):
+                        return answer
+                    await asyncio.sleep(PAUSE_SECONDS)
+        except TimeoutError:
+            said = f"asked from {began:.0f} to {time.time():.0f}, refused last: {self.refusals.get(route)}"
+            raise AssertionError(f"{route} was never answered: {said}") from None
 
 
 @dataclass

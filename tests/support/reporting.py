@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator
 from dataclasses import asdict
@@ -85,7 +87,18 @@ def pytest_runtest_makereport(
     report = yield
     if record is not None and call.when == "call" and report.passed and record.problem:
         report.outcome, report.longrepr = "failed", record.problem
+    deployment = getattr(item, "funcargs", {}).get("deployment")
+    if report.failed and deployment is not None:
+        kept = _keep_logs(item, deployment.data_dir / "logs")
+        report.sections.append(("logs", f"What its processes logged is kept in {kept}."))
     return report
+
+
+def _keep_logs(item: pytest.Item, folder: Path) -> Path:
+    """Copy the logs of a deployment, which are removed with it, to where runs keep what they leave."""
+    kept = item.config.rootpath / ".pytest_cache" / "logs" / re.sub(r"\W+", "-", item.nodeid)
+    shutil.copytree(folder, kept, dirs_exist_ok=True)
+    return kept
 
 
 class _Collected:
