@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,13 +153,12 @@ class ProcessSupervisor:
         names = {spec.name for spec in specs}
         [group] = [group for group in self._groups if {process.spec.name for process in group} == names]
         self._groups.remove(group)
-        await asyncio.gather(*(process.stop() for process in group))
+        await _stop_all(group)
 
     async def stop(self) -> None:
         """Stop all groups, the last one first."""
         while self._groups:
-            group = self._groups.pop()
-            await asyncio.gather(*(process.stop() for process in group))
+            await _stop_all(self._groups.pop())
 
     async def shorten_logs_until_cancelled(self) -> None:
         """Keep the logs of processes that run for long from filling the disk."""
@@ -185,6 +184,13 @@ class ProcessSupervisor:
         return {process.spec.name: process for group in self._groups for process in group}
 
 
+async def _stop_all(group: Sequence[_SupervisedProcess]) -> None:
+    """Stop all processes of a group, also where one cannot be stopped; raise what that one did."""
+    outcomes = await asyncio.gather(*(process.stop() for process in group), return_exceptions=True)
+    for failure in filter(None, outcomes):
+        raise failure
+
+
 class _SupervisedProcess:
     """A process that is restarted whenever it ends."""
 
@@ -208,14 +214,14 @@ class _SupervisedProcess:
         Raises:
             StartFailed: It did not serve after several attempts.
         """
-        self._running = asyncio.create_task(self._restart_whenever_ended(), name=f"keep {self.spec.name}")
+        running = self._running = asyncio.create_task(self._restart_whenever_ended(), name=f"keep {self.spec.name}")
         served = asyncio.create_task(self.serving.wait())
         try:
-            await asyncio.wait({self._running, served}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({running, served}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             served.cancel()
-        if self._running.done():
-            running, self._running = self._running, None
+        if running.done():
+            self._running = None
             running.result()
 
     async def run_until_it_ends(self) -> None:
@@ -243,10 +249,11 @@ class _SupervisedProcess:
                 self._process.kill()
 
     async def stop(self) -> None:
-        if self._running:
-            self._running.cancel()
-            await asyncio.wait({self._running})
-            if not self._running.cancelled() and (error := self._running.exception()):
+        running, self._running = self._running, None
+        if running:
+            running.cancel()
+            await asyncio.wait({running})
+            if not running.cancelled() and (error := running.exception()):
                 _log.error("component_given_up", component=self.spec.name, reason=str(error))
         self.serving.clear()
         if self._process:

@@ -209,6 +209,19 @@ async def test_what_started_last_stops_first(tmp_path: Path) -> None:
     assert (tmp_path / "stops").read_text().split() == ["worker", "database"]
 
 
+async def test_what_has_not_started_yet_is_stopped(tmp_path: Path) -> None:
+    """Nothing is left behind where the supervisor ends while a group starts."""
+    with lock_data_dir(tmp_path) as run_file:
+        async with run_supervisor(run_file, tmp_path / "logs") as supervisor:
+            waiting = [script(tmp_path, name, "until [ -e go ]; do sleep 0.05; done") for name in ("one", "two")]
+            start = asyncio.create_task(supervisor.start(*waiting))
+            await eventually(lambda: len(supervisor.list_pids()) == len(waiting))
+            pids = list(supervisor.list_pids().values())
+    await asyncio.wait({start})
+    await eventually(lambda: not any(processes.read_process_identity(pid) for pid in pids))
+    assert run_file.state.parts == {}
+
+
 async def test_a_part_that_ignores_the_request_to_stop_is_killed(tmp_path: Path) -> None:
     """A stop ends, with everything that the part had started."""
     text = "trap '' TERM; sleep 60 & echo $! > child; touch mule.ready; while :; do sleep 0.01; done"
