@@ -150,10 +150,7 @@ def get_head_revision() -> str:
 
 
 async def _run_migration_under_lock(
-    database_url: str,
-    step: Callable[[Config], None],
-    options: Mapping[str, Any] = NO_OPTIONS,
-    done_at: str | None = None,
+    database_url: str, step: Callable[[Config], None], options: Mapping[str, Any] = NO_OPTIONS, done_at: str = ""
 ) -> None:
     engine = create_async_engine(
         database_url,
@@ -167,7 +164,7 @@ async def _run_migration_under_lock(
         before = await connection.run_sync(_read_current_revision)
         if before is not None and before not in list_known_revisions():
             raise WrongRevision(before, get_head_revision())
-        if before is not None and before == done_at:
+        if before == done_at:
             return
         # Within an open transaction, Alembic would leave the commit to the caller.
         await connection.execute(text(f"SET lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'"))

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,13 +152,18 @@ class ProcessSupervisor:
         """Stop a group that was started together, and forget it."""
         names = {spec.name for spec in specs}
         [group] = [group for group in self._groups if {process.spec.name for process in group} == names]
-        self._groups.remove(group)
-        await _stop_all(group)
+        await self._stop_and_forget(group)
 
     async def stop(self) -> None:
         """Stop all groups, the last one first."""
         while self._groups:
-            await _stop_all(self._groups.pop())
+            await self._stop_and_forget(self._groups[-1])
+
+    async def _stop_and_forget(self, group: list[_SupervisedProcess]) -> None:
+        self._groups.remove(group)
+        outcomes = await asyncio.gather(*(process.stop() for process in group), return_exceptions=True)
+        for failure in filter(None, outcomes):
+            raise failure
 
     async def shorten_logs_until_cancelled(self) -> None:
         """Keep the logs of processes that run for long from filling the disk."""
@@ -182,13 +187,6 @@ class ProcessSupervisor:
     @property
     def _processes(self) -> dict[str, _SupervisedProcess]:
         return {process.spec.name: process for group in self._groups for process in group}
-
-
-async def _stop_all(group: Sequence[_SupervisedProcess]) -> None:
-    """Stop all processes of a group, also where one cannot be stopped; raise what that one did."""
-    outcomes = await asyncio.gather(*(process.stop() for process in group), return_exceptions=True)
-    for failure in filter(None, outcomes):
-        raise failure
 
 
 class _SupervisedProcess:
