@@ -31,7 +31,7 @@ SMALL: Final = f"modules under {SMALL_LINES} lines that only one other imports"
 
 BOUNDS: Final = {
     FILES: Bound(most=393, target=393),
-    LINES: Bound(most=76_900, target=76_900),
+    LINES: Bound(most=76_950, target=76_950),
     MEDIAN: Bound(least=120, most=250, target_least=120, target=250),
     LONG: Bound(most=0, target=0),
     CROWDED: Bound(most=0, target=0),

@@ -18,7 +18,7 @@ from infra.objects import ObjectStore
 from sims.gse.scenario import GseAction, GseCall, GseRule, GseScenario
 from sims.gse.tasks import FileSpot
 from tests.support.caller import WATCH_SECONDS, Caller, running_caller
-from tests.support.deployment import PATIENCE_SECONDS, Deployment
+from tests.support.deployment import PATIENCE_SECONDS, WINDOW_SECONDS, Deployment
 from tests.support.kills import Killer
 from tests.support.pace import measure_pace
 from tests.support.transfers import CONTENT, FINAL, FOLDER, sha256
@@ -203,7 +203,10 @@ async def _kill_all(
 
 async def test_an_id_that_was_told_outlives_its_worker(scene: TransferDeployment, killer: Killer) -> None:
     """Both workers are killed after GSE's answer and before any of it is in the database: each file is sent once."""
-    scene.deployment.world.set(SLOW.model_copy(update={"rules": (SLOW_CREATES,)}))
+    # No file arrives before the kill, not even one that was sent a window before the others.
+    arrives_after = WINDOW_SECONDS + SLOW_CREATES.seconds + 5 * measure_pace()
+    slow = SLOW.model_copy(update={"rules": (SLOW_CREATES,), "download_seconds": arrives_after})
+    scene.deployment.world.set(slow)
     agents = [f"noted-{number}" for number in range(3)]
     async with running_caller(scene.deployment) as caller:
         task_ids = await asyncio.gather(*(join(caller, agent_id, app_id=3) for agent_id in agents))

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.stack
 
 LATE_SECONDS = 20.0
 """Much more than any limit here, on a busy machine too, and less than a request without a limit would take."""
+DRAINED_SECONDS = 0.2
+"""How long a caller goes on sending after it was refused."""
 
 toys = Routes("toys", "Routes that need no key, to be slow with.")
 
@@ -108,6 +110,9 @@ async def test_a_refusal_reaches_a_caller_that_goes_on_sending(api_client: ApiCl
     dripping = asyncio.create_task(drip())
     try:
         answer = await asyncio.wait_for(reader.read(), LATE_SECONDS)
+        # After the end of the answer, what is sent is taken and no reset comes, which could overtake an answer.
+        await asyncio.sleep(DRAINED_SECONDS)
+        assert not writer.transport.is_closing(), "the connection was reset"
         assert not dripping.done(), "the caller was still sending"
     finally:
         dripping.cancel()

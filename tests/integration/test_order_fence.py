@@ -43,14 +43,22 @@ Attempt = Callable[..., Coroutine[Any, Any, ReadSliceResult]]
 
 
 class HeldUp:
-    """Hold up the first attempt when it has read all and is about to commit."""
+    """Hold up the first attempt when it has read all and is about to commit.
 
-    def __init__(self) -> None:
+    Args:
+        beside: Takes the other attempts; by default they go on.
+    """
+
+    def __init__(self, beside: HeldUp | None = None) -> None:
         self.is_waiting = asyncio.Event()
         self.may_go_on = asyncio.Event()
+        self._beside = beside
 
     async def keep(self, *arguments: Any) -> None:
         """Replace `raw.keep`, the last step before the transaction."""
+        if self.is_waiting.is_set() and self._beside is not None:
+            await self._beside.keep(*arguments)
+            return
         if not self.is_waiting.is_set():
             self.is_waiting.set()
             await self.may_go_on.wait()
@@ -121,6 +129,58 @@ async def test_what_it_read_is_not_written(orders: Orders, monkeypatch: pytest.M
     assert (await orders.read_orders(), await orders.slices(), await orders.row()) == before
     assert count_findings(await orders.findings()) == NOTHING
     assert (taken_over.ending, woken.ending) == (SliceReadOutcome.DONE, SliceReadOutcome.OVER)
+
+
+async def test_what_it_read_is_not_written_before_its_successor_has_ended(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wakes while the attempt that took its place is about to commit."""
+    awake_held_up = HeldUp()
+    held_up = HeldUp(beside=awake_held_up)
+    monkeypatch.setattr(slice_attempts, "store_raw_pages_as_parquet", held_up.keep)
+    platform = orders.play(PlatformScenario(orders=60, span_seconds=SPAN_SECONDS))
+    attempt = await claim_one(orders, platform)
+    sleeping = asyncio.create_task(attempt("sleeping"))
+    await held_up.is_waiting.wait()
+    awake = asyncio.create_task(attempt("awake"))
+    await awake_held_up.is_waiting.wait()
+    held_up.may_go_on.set()
+    woken = await sleeping
+    written = await orders.read_orders()
+    awake_held_up.may_go_on.set()
+    taken_over = await awake
+
+    assert written == []
+    assert count_findings(await orders.findings()) == NOTHING
+    assert (taken_over.ending, woken.ending) == (SliceReadOutcome.DONE, SliceReadOutcome.OVER)
+
+
+async def test_a_reading_that_fails_leaves_the_slice_to_another_that_reads_it(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the workflow whose attempt holds a slice can move it into the failed set."""
+    held_up = HeldUp()
+    monkeypatch.setattr(slice_attempts, "store_raw_pages_as_parquet", held_up.keep)
+    platform = orders.play(PlatformScenario(orders=60, span_seconds=SPAN_SECONDS))
+    attempt = await claim_one(orders, platform)
+    reading = asyncio.create_task(attempt("reading"))
+    await held_up.is_waiting.wait()
+    [row] = await orders.slices()
+    failure = FailSliceInput(
+        platform=NUMBER,
+        window=ledger.build_window(row),
+        purpose=SliceReadPurpose.FIRST,
+        fault=FaultRecord(code="platform_failed", message="It answers another with 500.", retryable=True),
+        reader="another",
+        attempts=1,
+    )
+    steps = OrderActivities(orders.services)
+    await ActivityEnvironment().run(steps.record_failed_slice_or_sweep, failure)
+    [after] = await orders.slices()
+    held_up.may_go_on.set()
+
+    assert (after.failed_at, after.holder) == (None, "slice/reading")
+    assert (await reading).ending is SliceReadOutcome.DONE
 
 
 async def test_what_it_read_is_not_requested_again(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ TIMED_OUT = "from pytest-timeout"
 TESTS_FAILED = 1
 """Pytest's exit code where tests ran and some failed; any other says that none ran."""
 NOTICED = re.compile(r"^\d+ failed", re.MULTILINE)
+FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (tests/\S+)", re.MULTILINE)
 OUTPUT_MAX = 3_000
 
 
@@ -48,6 +49,12 @@ class Outcome:
     """`noticed`; `hung` where the tests took far longer than without it, which they notice, too; `MISSED`."""
     seconds: float
     output: str
+
+    @property
+    def noticed_by(self) -> str:
+        """The first test that failed."""
+        failed = FAILED_TEST.search(self.output)
+        return failed[1] if failed and self.word != "MISSED" else ""
 
 
 def copy_tree(folder: Path) -> None:
@@ -161,9 +168,9 @@ async def attempt(defect: Defect, usual_seconds: float, free: asyncio.Queue[Path
     return Outcome(defect, word, time.monotonic() - began, output)
 
 
-def report(word: str, seconds: float, defect: Defect) -> None:
-    """Print what became of a defect."""
-    sys.stdout.write(f"{word:<8}{seconds:5.0f} s  {defect.system:<10} {defect.name}\n")
+def report(word: str, seconds: float, defect: Defect, by: str = "") -> None:
+    """Print what became of a defect, and by which test."""
+    sys.stdout.write(f"{word:<8}{seconds:5.0f} s  {defect.system:<10} {defect.name}{by and f' ({by})'}\n")
     sys.stdout.flush()
 
 
@@ -211,7 +218,7 @@ async def _attempt_all(defects: Sequence[tuple[Defect, float]], free: asyncio.Qu
     tasks = [asyncio.create_task(attempt(defect, seconds, free)) for defect, seconds in defects]  # begin in this order
     for ended in asyncio.as_completed(tasks):
         outcome = await ended
-        report(outcome.word, outcome.seconds, outcome.defect)
+        report(outcome.word, outcome.seconds, outcome.defect, outcome.noticed_by)
         noticed += outcome.word != "MISSED"
         if outcome.word == "MISSED":
             sys.stdout.write(outcome.output[-OUTPUT_MAX:] + "\n")

@@ -7,7 +7,9 @@ it is applied twice.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TypeAlias, TypeVar
 
@@ -33,7 +35,7 @@ from infra.outages import ENGINE_OUTAGE_STATUSES, EngineUnresponsive
 from infra.starts import SameIdPolicy, WorkflowStart
 from systems.protocol import create_no_schedules
 
-CALL_TIMEOUT = timedelta(seconds=5)
+CALL_TIMEOUT = QUERY_TIMEOUT = timedelta(seconds=5)
 
 Reply = TypeVar("Reply")
 
@@ -42,6 +44,8 @@ _COMPLETED = WaitPolicy(
 )
 # A query while another one is waiting, and the reply of a worker that has evicted the workflow.
 _NOT_DELIVERED = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION)
+
+_TIMED_OUT = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 
 HistoryPosition: TypeAlias = tuple[str, int]
 """A run, and the length of its history."""
@@ -152,12 +156,24 @@ async def _query_lane(engine: Client, lane: LaneName, query: str, argument: obje
     )
     request.query.query_args.payloads.extend(await engine.data_converter.encode([argument]))
     try:
-        response = await engine.workflow_service.query_workflow(request, retry=False, timeout=CALL_TIMEOUT)
+        response = await engine.workflow_service.query_workflow(request, retry=False, timeout=QUERY_TIMEOUT)
     except RPCError as error:
+        if error.status in _TIMED_OUT:
+            await _send_empty_batch(engine, lane)
         raise _convert_rpc_error_to_lane_error(error) from error
     if response.HasField("query_rejected"):
         raise LaneClosed(workflow_id)
     return await _decode_reply(engine, response.query_result.payloads, reply)
+
+
+async def _send_empty_batch(engine: Client, lane: LaneName) -> None:
+    """Have a worker keep a lane in memory.
+
+    After a restart of the workers each query replays the history of its lane, until the next update. On a busy machine
+    the queries of many lanes would never be answered in time, however often they are repeated.
+    """
+    with suppress(LaneBusy, LaneUnresponsive):
+        await apply_batch(engine, lane, LaneBatch(sender=uuid.uuid4().hex, number=1))
 
 
 def _get_payloads_or_raise_unresponsive(outcome: Outcome) -> Sequence[Payload]:

@@ -11,7 +11,7 @@ DEFECTS = (
         "haulage/address_module/executor.py",
         "        result = self._execute_by_kind(operation)\n",
         "        result = _build_result(operation, OperationOutcome.APPLIED)\n",
-        ("tests/unit/test_address_module_once.py",),
+        ("tests/unit/test_address_module_once.py::test_a_module_does_what_the_oracle_does",),
     ),
     Defect(
         "an-operation-is-applied-again",
@@ -19,7 +19,7 @@ DEFECTS = (
         "haulage/address_module/executor.py",
         "if before := self._find_stored_result(operation.op_id):",
         "if (before := self._find_stored_result(operation.op_id)) and not before.op_id:",
-        ("tests/unit/test_address_module_once.py",),
+        ("tests/unit/test_address_module_once.py::test_what_is_applied_twice_acts_once",),
     ),
     Defect(
         "a-swap-that-was-overtaken-is-done",
@@ -27,7 +27,7 @@ DEFECTS = (
         "domain/addresses/results.py",
         "        if is_stale and operation.kind is not OperationKind.SWAP:\n",
         "        if is_stale:\n",
-        ("tests/integration/test_address_retries.py",),
+        ("tests/integration/test_address_retries.py::test_a_swap_that_was_overtaken_is_not_tried_for_ever",),
     ),
     Defect(
         "a-late-create-unlists-a-younger-delete",
@@ -35,7 +35,9 @@ DEFECTS = (
         "stores/addresses/acknowledgements.py",
         "AND (listed.uprn <> given.uprn OR listed.log_id <= given.log_id)",
         "AND (listed.uprn <> given.uprn OR listed.log_id <> given.log_id)",
-        ("tests/integration/test_address_cycle.py",),
+        (
+            "tests/integration/test_address_cycle.py::test_an_older_create_that_comes_late_to_one_module_unlists_no_younger_delete",
+        ),
     ),
     Defect(
         "queueing-costs-a-try",
@@ -43,7 +45,7 @@ DEFECTS = (
         "stores/addresses/acknowledgements.py",
         "[settings.retries if each.overtaken else int(each.counts) for each in updates],",
         "[settings.retries if each.overtaken else 1 for each in updates],",
-        ("tests/integration/test_address_retries.py",),
+        ("tests/integration/test_address_retries.py::test_modules_that_are_away_cost_no_try",),
     ),
     Defect(
         "a-module-that-is-away-costs-a-try",
@@ -51,7 +53,7 @@ DEFECTS = (
         "domain/addresses/results.py",
         "update.counts |= all_answered\n",
         "update.counts = True\n",
-        ("tests/integration/test_address_retries.py",),
+        ("tests/integration/test_address_retries.py::test_a_module_that_is_away_is_not_asked_without_a_pause",),
     ),
     Defect(
         "a-swap-that-missed-a-side-is-given-up-on-its-first-failure",
@@ -59,7 +61,7 @@ DEFECTS = (
         "domain/addresses/results.py",
         "            update.counts_anew = all_answered\n",
         "            update.counts_anew = False\n",
-        ("tests/integration/test_address_retries.py", "-k", "side_came or want_of_a_side"),
+        ("tests/integration/test_address_retries.py::test_tries_for_want_of_a_side_are_not_counted_once_it_came",),
     ),
     Defect(
         "a-woken-worker-writes-over-what-an-operator-said",
@@ -67,7 +69,9 @@ DEFECTS = (
         "stores/addresses/acknowledgements.py",
         "        reason = CASE WHEN log.proc_flag = 'Y' THEN log.reason WHEN given.why IS NOT NULL",
         "        reason = CASE WHEN given.why IS NOT NULL",
-        ("tests/integration/test_address_suspended_workers.py", "-k", "wakes"),
+        (
+            "tests/integration/test_address_suspended_workers.py::test_a_worker_that_wakes_does_not_write_over_what_an_operator_said",
+        ),
     ),
     Defect(
         "a-woken-worker-takes-what-an-operator-skipped-for-applied",
@@ -75,7 +79,9 @@ DEFECTS = (
         "stores/addresses/acknowledgements.py",
         " AND proc_flag IS DISTINCT FROM 'Y'\n        RETURNING",
         "\n        RETURNING",
-        ("tests/integration/test_address_suspended_workers.py", "-k", "wakes"),
+        (
+            "tests/integration/test_address_suspended_workers.py::test_a_worker_that_wakes_adds_its_answers_to_what_an_operator_skipped",
+        ),
     ),
     Defect(
         "a-woken-worker-s-failure-counts-in-a-later-cycle",
@@ -83,7 +89,9 @@ DEFECTS = (
         "stores/addresses/acknowledgements.py",
         "(log.cycle_id = $13 AND (log.proc_flag = 'P'",
         "($13 <> '' AND (log.proc_flag = 'P'",
-        ("tests/integration/test_address_suspended_workers.py", "-k", "wakes_in_a_later_cycle"),
+        (
+            "tests/integration/test_address_suspended_workers.py::test_a_worker_that_wakes_in_a_later_cycle_costs_no_try",
+        ),
     ),
     Defect(
         "innocents-pay-for-what-spoils-their-batch",
@@ -94,7 +102,7 @@ DEFECTS = (
         "                    )\n",
         '                    failed = {"outcome": OperationOutcome.FAILED, "error": str(failure)}\n'
         "                    results += [OperationResult(op_id=op_id, **failed) for op_id in part.op_ids]\n",
-        ("tests/unit/test_modules_client_failures.py", "-k", "poisons"),
+        ("tests/unit/test_modules_client_failures.py::test_many_poisons_cost_the_others_of_their_batch_nothing",),
     ),
     Defect(
         "a-right-token-beside-a-wrong-one-is-refused",
@@ -103,7 +111,7 @@ DEFECTS = (
         "            except InvalidPushToken as reason:\n                reasons.append(str(reason))\n",
         "            except InvalidPushToken as reason:\n"
         "                reasons.append(str(reason))\n                break\n",
-        ("tests/integration/test_address_push.py", "-k", "accepted"),
+        ("tests/integration/test_address_push.py::test_a_push_with_a_right_token_is_accepted_whatever_else_it_shows",),
     ),
     Defect(
         "worlds-find-an-overtaken-swap-that-is-done",
@@ -135,7 +143,7 @@ DEFECTS = (
         "stores/addresses/acknowledgements.py",
         "= 'Y', false)\" for module in Module)",
         "= 'Y', false)\" for module in list(Module)[:3])",
-        ("tests/integration/test_address_cycle.py",),
+        ("tests/integration/test_address_cycle.py::test_what_came_back_in_some_modules_only_stays_listed",),
     ),
     Defect(
         "a-schedule-never-fires",
@@ -143,7 +151,7 @@ DEFECTS = (
         "workflows/addresses/handle.py",
         "every=timedelta(seconds=pause_seconds)",
         "every=timedelta(days=pause_seconds)",
-        ("tests/integration/test_address_config.py", "-k", "schedules_follow"),
+        ("tests/integration/test_address_config.py::test_the_schedules_follow",),
     ),
     Defect(
         "a-message-that-comes-again-is-taken-in-again",
@@ -151,7 +159,7 @@ DEFECTS = (
         "stores/addresses/inbox.py",
         "    FROM incoming JOIN taken USING (topic, msg_no)\n",
         "    FROM incoming\n",
-        ("tests/integration/test_address_inbox.py", "-k", "again"),
+        ("tests/integration/test_address_inbox.py::test_what_is_delivered_again_changes_nothing",),
     ),
     Defect(
         "a-module-that-fails-is-asked-on-and-on",
@@ -159,7 +167,7 @@ DEFECTS = (
         "clients/http/calls.py",
         "            breaker is not None\n            and self._build_open_failure is not None\n",
         "            breaker is not None\n            and self._build_open_failure is None\n",
-        ("tests/unit/test_modules_client_failures.py", "-k", "in_a_row"),
+        ("tests/unit/test_modules_client_failures.py::test_a_module_that_fails_in_a_row_is_left_alone",),
     ),
     Defect(
         "a-deep-answer-of-one-module-stops-all-four",
@@ -167,7 +175,7 @@ DEFECTS = (
         "clients/modules/connection.py",
         "        problem = json.loads(text)\n    except (ValueError, RecursionError):\n",
         "        problem = json.loads(text)\n    except ValueError:\n",
-        ("tests/unit/test_modules_client.py", "-k", "of_the_contract"),
+        ("tests/unit/test_modules_client.py::test_an_answer_that_is_not_of_the_contract_is_no_success",),
     ),
     Defect(
         "an-unreadable-envelope-is-left-to-its-deadline",
@@ -175,7 +183,7 @@ DEFECTS = (
         "clients/pubsub.py",
         "        return _build_unreadable_message(raw, error)\n",
         "        raise error\n",
-        ("tests/unit/test_pubsub_client.py", "-k", "unreadable"),
+        ("tests/unit/test_pubsub_client.py::test_an_unreadable_envelope_is_kept_and_holds_nothing_up",),
     ),
     Defect(
         "a-check-without-an-answer-takes-marks-back",
@@ -183,6 +191,6 @@ DEFECTS = (
         "stores/addresses/logical_deletes.py",
         "            WHEN NOT given.is_needed THEN listed.removable_at\n",
         "",
-        ("tests/integration/test_address_purging.py", "-k", "without_an_answer"),
+        ("tests/integration/test_address_purging.py::test_a_check_without_an_answer_takes_no_mark_back",),
     ),
 )

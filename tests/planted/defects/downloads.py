@@ -19,7 +19,7 @@ DEFECTS = (
         "excel/encoder.py",
         "            builder.insert_row_starts(attributes)\n",
         '            builder.insert_row_starts("")\n',
-        ("tests/unit/test_excel_wrapping.py",),
+        ("tests/unit/test_excel_wrapping.py::test_rows_grow_in_each_of_several_tables",),
     ),
     Defect(
         "a-book-that-stays-one-has-any-size",
@@ -27,7 +27,7 @@ DEFECTS = (
         "activities/downloads/book_rendering.py",
         "            self._require_size_within_limit(made.report.bytes)\n",
         "            pass\n",
-        ("tests/integration/test_excel_downloads.py", "-k", "too_large"),
+        ("tests/integration/test_excel_downloads.py::test_a_book_that_stays_one_may_not_be_too_large",),
     ),
     Defect(
         "a-page-is-doubled",
@@ -43,7 +43,7 @@ DEFECTS = (
         "domain/downloads/plan.py",
         "if rows > most or (rows < most and self.is_exact and not has_more):",
         "if rows > most:",
-        ("tests/integration/test_downloads.py", "-k", "faults_that_stay"),
+        ("tests/integration/test_downloads.py::test_faults_that_stay_are_told",),
     ),
     Defect(
         "a-short-page-ends",
@@ -92,7 +92,7 @@ DEFECTS = (
         "clients/sources.py",
         "            fault.replace_message(self._redactor.redact(fault.record.message))\n",
         "",
-        ("tests/integration/test_download_echoes.py",),
+        ("tests/integration/test_download_echoes.py::test_an_echo_of_a_secret_goes_nowhere",),
     ),
     Defect(
         "a-key-that-comes-twice-is-not-told",
@@ -100,7 +100,7 @@ DEFECTS = (
         "domain/downloads/shape.py",
         "repeats.find_keys_repeated_in_one_row(uneven, page.rows)",
         "[]",
-        ("tests/unit/test_download_repeated_keys.py",),
+        ("tests/unit/test_download_repeated_keys.py::test_keys_that_come_twice_are_found",),
     ),
     Defect(
         "a-fetcher-keeps-its-place",
@@ -108,7 +108,7 @@ DEFECTS = (
         "clients/sources.py",
         "                if time.monotonic() - began + pause > self._pause_max_seconds:\n",
         "                if time.monotonic() - began + pause > 3_600:\n",
-        ("tests/integration/test_download_fairness.py",),
+        ("tests/integration/test_download_fairness.py::test_a_fetcher_that_waits_holds_up_nobody",),
     ),
     Defect(
         "the-same-request-starts-another-download",
@@ -116,7 +116,7 @@ DEFECTS = (
         "api/downloads/creation.py",
         "    if owner != task_id:\n",
         "    owner = task_id\n    if owner != task_id:\n",
-        ("tests/integration/test_download_requests.py", "-k", "same_key_and_body"),
+        ("tests/integration/test_download_requests.py::test_the_same_key_and_body_are_the_same_download",),
     ),
     Defect(
         "a-failure-that-may-pass-is-final",
@@ -124,7 +124,7 @@ DEFECTS = (
         "workflows/downloads/download.py",
         "self._progress.reruns < self._spec.max_task_retries",
         "self._progress.reruns < 0",
-        ("tests/integration/test_download_lifecycle.py", "-k", "processed_again"),
+        ("tests/integration/test_download_lifecycle.py::test_a_failure_that_may_pass_is_processed_again",),
     ),
     Defect(
         "rows-of-a-watched-download-go-back",
@@ -132,7 +132,7 @@ DEFECTS = (
         "api/downloads/watching.py",
         '"rows": max(response.rows, self.last.rows)',
         '"rows": response.rows',
-        ("tests/unit/test_download_watching.py",),
+        ("tests/unit/test_download_watching.py::test_rows_never_go_backwards",),
     ),
     Defect(
         "what-still-runs-is-swept",
@@ -140,7 +140,7 @@ DEFECTS = (
         "activities/downloads/activities.py",
         "                if newest < before and await self._is_of_ended_download(task):\n",
         "                if newest < before:\n",
-        ("tests/integration/test_housekeeping.py", "-k", "swept"),
+        ("tests/integration/test_housekeeping.py::test_what_nobody_comes_back_to_is_swept",),
     ),
     Defect(
         "a-stream-that-breaks-leaves-its-upload",
@@ -148,7 +148,7 @@ DEFECTS = (
         "infra/objects/store.py",
         "minio_calls.abort_upload, self._minio, self._bucket, self._to_path(key), upload_id\n",
         'minio_calls.abort_upload, self._minio, self._bucket, self._to_path(key), "none"\n',
-        ("tests/integration/test_objects_parts.py", "-k", "leaves_nothing"),
+        ("tests/integration/test_objects_parts.py::test_a_stream_that_breaks_leaves_nothing",),
     ),
     Defect(
         "a-quota-takes-one-more",
@@ -156,7 +156,7 @@ DEFECTS = (
         "domain/limits.py",
         "return self._sum_amounts(spent) + max(self.amount, 1) <= self.limit",
         "return self._sum_amounts(spent) + max(self.amount, 1) <= self.limit + 1",
-        ("tests/integration/test_limiter.py", "-k", "capacity"),
+        ("tests/integration/test_limiter.py::test_no_window_sees_more_than_the_capacity",),
     ),
     Defect(
         "a-host-is-asked-twice-as-much",
@@ -164,7 +164,7 @@ DEFECTS = (
         "infra/limits/limiter.py",
         "result = FairPermitAllocation(rules.limit, rules.turn, now)",
         "result = FairPermitAllocation(2 * rules.limit, rules.turn, now)",
-        ("tests/integration/test_host_gate.py", "-k", "never_exceed"),
+        ("tests/integration/test_host_gate.py::test_processes_share_fairly_and_never_exceed_the_limit",),
     ),
     Defect(
         "a-formula-has-a-value-that-is-none",
@@ -172,7 +172,7 @@ DEFECTS = (
         "excel/encoder.py",
         'CellForm.FORMULA: ("><f>", "</f></c>"),',
         'CellForm.FORMULA: ("><f>", "</f><v>0</v></c>"),',
-        ("tests/unit/test_excel_workbook.py", "-k", "formulas"),
+        ("tests/unit/test_excel_workbook.py::test_links_and_formulas_are_what_their_columns_say",),
     ),
     Defect(
         "a-piece-of-another-file-is-sent",
@@ -180,6 +180,6 @@ DEFECTS = (
         "api/downloads/files.py",
         "    if hdrs.RANGE in headers and headers.get(hdrs.IF_RANGE, etag) != etag:\n",
         "    if hdrs.RANGE in headers and not etag:\n",
-        ("tests/integration/test_download_delivery.py", "-k", "a_piece_is_one"),
+        ("tests/integration/test_download_delivery.py::test_a_piece_is_one_of_the_file_that_the_caller_has",),
     ),
 )

@@ -11,7 +11,7 @@ DEFECTS = (
         "stores/orders/ledger.py",
         "        return row.holder == params.holder\n",
         "        return True\n",
-        ("tests/integration/test_order_fence.py",),
+        ("tests/integration/test_order_fence.py::test_what_it_read_is_not_written_before_its_successor_has_ended",),
     ),
     Defect(
         "a-sweep-taken-for-dead-commits",
@@ -19,7 +19,7 @@ DEFECTS = (
         "stores/orders/ledger.py",
         "return row.sweep_holder == params.holder",
         "return True",
-        ("tests/integration/test_order_fence.py",),
+        ("tests/integration/test_order_fence.py::test_one_that_was_given_up_does_not_come_back",),
     ),
     Defect(
         "a-reading-again-taken-for-dead-commits",
@@ -27,7 +27,7 @@ DEFECTS = (
         "stores/orders/ledger.py",
         "return row.reread_holder == params.holder",
         "return True",
-        ("tests/integration/test_order_fence.py",),
+        ("tests/integration/test_order_fence.py::test_one_that_was_given_up_does_not_come_back",),
     ),
     Defect(
         "a-reading-is-not-confirmed",
@@ -35,7 +35,7 @@ DEFECTS = (
         "activities/orders/reading.py",
         "            verdict = passes.add_pass(\n",
         "            verdict = PagingPassVerdict.CONFIRMED if passes else passes.add_pass(\n",
-        ("tests/integration/test_order_promises.py", "-k", "lies"),
+        ("tests/integration/test_order_promises.py::test_what_a_platform_lies_about_is_not_called_complete",),
     ),
     Defect(
         "an-id-with-a-slash-leads-to-another-path",
@@ -43,7 +43,7 @@ DEFECTS = (
         "domain/orders/declarations.py",
         'quote(order_id, safe="")',
         "quote(order_id)",
-        ("tests/unit/test_platform_details.py",),
+        ("tests/unit/test_platform_details.py::test_an_order_is_asked_for_by_its_path",),
     ),
     Defect(
         "each-slice-fetches-a-token-of-its-own",
@@ -51,7 +51,7 @@ DEFECTS = (
         "clients/http/calls.py",
         "        if self._fetching is None:\n",
         "        if True:\n",
-        ("tests/unit/test_platform_tokens.py",),
+        ("tests/unit/test_platform_tokens.py::test_a_slow_end_point_takes_no_longer_than_the_attempt_has",),
     ),
     Defect(
         "a-refused-token-is-shown-again",
@@ -59,7 +59,7 @@ DEFECTS = (
         "clients/platforms/credentials.py",
         "return await self._fetch_and_add_access_token(self._read, refused.token.get_secret_value())",
         "return await self._fetch_and_add_access_token(self._read, None)",
-        ("tests/unit/test_platform_tokens.py",),
+        ("tests/unit/test_platform_tokens.py::test_a_token_that_dies_in_the_middle_of_a_walk_is_fetched_again_once",),
     ),
     Defect(
         "an-answer-of-another-version-is-taken-up",
@@ -67,7 +67,7 @@ DEFECTS = (
         "clients/platforms/client.py",
         "key = build_request_key(request.url, {**self._headers, **request.parameters})",
         "key = build_request_key(request.url, request.parameters)",
-        ("tests/unit/test_platform_versions.py",),
+        ("tests/unit/test_platform_versions.py::test_what_another_version_told_is_not_taken_for_this_one",),
     ),
     Defect(
         "numbered-pages-are-read-forwards",
@@ -75,7 +75,7 @@ DEFECTS = (
         "clients/platforms/pagination.py",
         "range(number - 1, paging.first - 1, -1)",
         "range(paging.first, number)",
-        ("tests/unit/test_platform_walks.py", "-k", "stays"),
+        ("tests/unit/test_platform_walks.py::test_what_stays_is_told",),
     ),
     Defect(
         "worlds-find-numbered-pages-that-are-read-forwards",
@@ -93,19 +93,12 @@ DEFECTS = (
         ),
     ),
     Defect(
-        "worlds-find-a-reading-that-fails-for-another",
+        "a-reading-fails-the-slice-of-another",
         "orders",
         "stores/orders/ledger.py",
         "_build_slice_condition(platform, window), build_unfinished_condition(), is_ours\n",
         "_build_slice_condition(platform, window), build_unfinished_condition()\n",
-        ("tests/worlds/test_orders.py", "-m", "soak", "-k", "family and redo"),
-        also=(
-            Change(
-                "api/orders/slice_actions.py",
-                "    if state not in (SliceState.FAILED, SliceState.DONE):\n",
-                "    if state not in (SliceState.FAILED, SliceState.DONE, SliceState.OPEN):\n",
-            ),
-        ),
+        ("tests/integration/test_order_fence.py::test_a_reading_that_fails_leaves_the_slice_to_another_that_reads_it",),
     ),
     Defect(
         "worlds-find-a-beginning-that-is-accepted-and-not-heeded",
@@ -137,7 +130,7 @@ DEFECTS = (
         "activities/orders/window_checks.py",
         "            if order.order_id in await _list_orders_of_window_by_id(",
         "            if order.order_id or await _list_orders_of_window_by_id(",
-        ("tests/unit/test_order_reading.py", "-k", "another_zone"),
+        ("tests/unit/test_order_reading.py::test_a_filter_of_another_zone_is_found_in_short_windows",),
     ),
     Defect(
         "one-that-left-stands-for-one-that-was-skipped",
@@ -145,7 +138,7 @@ DEFECTS = (
         "domain/orders/confirmation.py",
         "return len(self.done) > 1 and not last.new and last.lists_all_counted",
         "return len(self.ids) >= (last.after or 0)",
-        ("tests/unit/test_order_confirming.py",),
+        ("tests/unit/test_order_confirming.py::test_without_totals_rows_that_stir_are_read_until_quiet",),
     ),
     Defect(
         "a-pause-lets-the-cycle-go-on",
@@ -153,7 +146,7 @@ DEFECTS = (
         "stores/orders/ledger.py",
         "        if is_paused:\n",
         "        if is_paused is None:\n",
-        ("tests/integration/test_order_standstill.py", "-k", "pause"),
+        ("tests/integration/test_order_standstill.py::test_a_pause_holds_within_one_claim",),
     ),
     Defect(
         "a-platform-without-a-clock-is-no-failure",
@@ -161,7 +154,7 @@ DEFECTS = (
         "workflows/orders/cycle.py",
         "        if self._skew is None:\n            message",
         "        if self._skew == 0.125:\n            message",
-        ("tests/integration/test_order_standstill.py", "-k", "clock"),
+        ("tests/integration/test_order_standstill.py::test_an_outage_of_ours_is_no_fault_of_a_platforms_clock",),
     ),
     Defect(
         "refused-credentials-fail-slice-after-slice",
@@ -177,7 +170,7 @@ DEFECTS = (
         "clients/platforms/failures.py",
         "wait = None if retry_after_seconds is None else min(retry_after_seconds, WAIT_MAX_SECONDS)",
         "wait = retry_after_seconds and float('inf')",
-        ("tests/unit/test_order_troubles.py", "-k", "reaches"),
+        ("tests/unit/test_order_troubles.py::test_a_wait_that_is_asked_for_reaches_the_workflow",),
     ),
     Defect(
         "a-backfill-that-failed-has-succeeded",
@@ -185,7 +178,7 @@ DEFECTS = (
         "activities/orders/activities.py",
         "params.fault or params.progress.fault",
         "params.fault",
-        ("tests/integration/test_order_backfills.py", "-k", "everywhere"),
+        ("tests/integration/test_order_backfills.py::test_a_backfill_that_fails_is_told_everywhere",),
     ),
     Defect(
         "a-slice-elsewhere-is-never-looked-at-again",
@@ -201,7 +194,7 @@ DEFECTS = (
         "stores/orders/health.py",
         "        or_(col(OrderSlice.stale_told_at).is_(None), col(OrderSlice.stale_alarm_by) == call),\n",
         "",
-        ("tests/integration/test_order_stale.py", "-k", "once"),
+        ("tests/integration/test_order_stale.py::test_a_slice_that_takes_too_long_is_reported_once",),
     ),
     Defect(
         "a-report-misses-what-is-not-fetched-yet",
@@ -209,7 +202,7 @@ DEFECTS = (
         "domain/orders/days.py",
         "min(window.end, marks.complete_to)",
         "window.end",
-        ("tests/unit/test_order_days.py",),
+        ("tests/unit/test_order_days.py::test_a_day_of_which_nothing_is_complete_is_refused",),
     ),
     Defect(
         "a-report-takes-a-thread-of-the-slices",
@@ -233,7 +226,7 @@ DEFECTS = (
         "stores/orders/fetched_orders.py",
         "return self.digest != stored.digest and (*self.version_rank, self.digest) > (*stored.rank, stored.digest)",
         "return self.digest != stored.digest",
-        ("tests/integration/test_order_storing.py", "-k", "newest_copy"),
+        ("tests/integration/test_order_storing.py::test_the_newest_copy_stays_in_whatever_order_they_come",),
     ),
     Defect(
         "a-page-that-was-heard-is-asked-for-again",
@@ -241,7 +234,7 @@ DEFECTS = (
         "clients/platforms/answers.py",
         "return logged.popleft().decompress() if logged else None",
         "return None",
-        ("tests/unit/test_platform_answer_log.py",),
+        ("tests/unit/test_platform_answer_log.py::test_each_page_is_asked_for_once_however_often_a_reading_stops",),
     ),
     Defect(
         "an-early-end-is-believed",
@@ -249,7 +242,7 @@ DEFECTS = (
         "activities/orders/reading.py",
         "        if end is WindowCompleteness.WHOLE:\n",
         "        if end in WindowCompleteness:\n",
-        ("tests/unit/test_order_ends.py",),
+        ("tests/unit/test_order_ends.py::test_a_window_that_ends_early_is_split_until_all_is_told",),
     ),
     Defect(
         "a-page-of-another-request-is-believed",
@@ -257,7 +250,7 @@ DEFECTS = (
         "activities/orders/reading.py",
         "listing.may_hold_page_of_other_request |= self._may_belong_to_other_request(page, distinct)",
         "listing.may_hold_page_of_other_request &= self._may_belong_to_other_request(page, distinct)",
-        ("tests/unit/test_order_reading.py", "-k", "another_request"),
+        ("tests/unit/test_order_reading.py::test_a_page_that_answers_another_request_does_not_end_a_window",),
     ),
     Defect(
         "sweeps-that-keep-failing-are-not-told",
@@ -265,7 +258,7 @@ DEFECTS = (
         "stores/orders/slices.py",
         "if row.failed_at is not None and row.sweep_holder != call:",
         "if row.failed_at is None and row.sweep_holder != call:",
-        ("tests/integration/test_order_sweeps.py",),
+        ("tests/integration/test_order_sweeps.py::test_the_second_failure_in_a_row_is_told_once_for_a_platform",),
     ),
     Defect(
         "one-question-without-an-answer-is-an-alarm",
@@ -273,7 +266,7 @@ DEFECTS = (
         "workflows/orders/alarms.py",
         "        served |= await _find_served_platforms(missing, patience_seconds)\n",
         "        served |= set(missing[:0])\n",
-        ("tests/integration/test_order_watch.py", "-k", "one_question"),
+        ("tests/integration/test_order_watch.py::test_one_question_without_an_answer_is_no_alarm",),
     ),
     Defect(
         "what-a-shared-reading-left-waits-for-the-next-cycle",
@@ -281,7 +274,7 @@ DEFECTS = (
         "workflows/orders/cycle.py",
         "            self._has_left_slices_due = True\n",
         "            self._has_left_slices_due = False\n",
-        ("tests/workflow/test_order_cycle.py",),
+        ("tests/workflow/test_order_cycle.py::test_a_slice_that_a_reading_left_during_a_claim_is_claimed_again",),
     ),
     Defect(
         "what-a-shared-reading-left-seems-to-be-read",
@@ -289,6 +282,6 @@ DEFECTS = (
         "activities/orders/activities.py",
         "await attempts.release_slice_unless_retaken(self._database, further)",
         "attempts.release_slice_unless_retaken",
-        ("tests/integration/test_order_shared_readings.py", "-k", "refuse"),
+        ("tests/integration/test_order_shared_readings.py::test_what_a_reading_leaves_is_held_by_no_attempt",),
     ),
 )

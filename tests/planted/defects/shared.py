@@ -19,7 +19,7 @@ DEFECTS = (
         "workflows/orders/slice.py",
         '        self._set_status_and_show_in_web_ui("running", None, self._status.fault)\n',
         '        self._set_status_and_show_in_web_ui("running" if datetime.now() else "", None, self._status.fault)\n',
-        ("tests/replay",),
+        ("tests/replay/test_replay.py::test_recorded_histories_replay",),
     ),
     Defect(
         "a-refusal-is-lost-in-a-reset",
@@ -35,7 +35,7 @@ DEFECTS = (
         "infra/database.py",
         "            async with asyncio.timeout(_SILENCE_SECONDS):\n                payload = await received.get()\n",
         "            payload = await asyncio.wait_for(received.get(), _SILENCE_SECONDS)\n",
-        ("tests/unit/test_database_listening.py",),
+        ("tests/unit/test_database_listening.py::test_a_listener_that_hears_something_as_it_is_stopped_stops",),
     ),
     Defect(
         "a-deadlock-reaches-the-caller",
@@ -43,7 +43,9 @@ DEFECTS = (
         "infra/database.py",
         "            if not is_first or not outages.is_deadlock(error):\n",
         "            if is_first:\n",
-        ("tests/integration/test_database_outages.py", "-k", "whole_transaction"),
+        (
+            "tests/integration/test_database_outages.py::test_a_statement_that_is_a_whole_transaction_is_repeated_after_a_deadlock",
+        ),
     ),
     Defect(
         "half-a-transaction-is-repeated",
@@ -51,7 +53,9 @@ DEFECTS = (
         "infra/database.py",
         "        is_first = not self.in_transaction()\n",
         "        is_first = True\n",
-        ("tests/integration/test_database_outages.py", "-k", "later_statement"),
+        (
+            "tests/integration/test_database_outages.py::test_a_later_statement_of_a_transaction_is_not_repeated_after_a_deadlock",
+        ),
     ),
     Defect(
         "a-second-start-runs-beside-the-first-s-end",
@@ -59,7 +63,7 @@ DEFECTS = (
         "infra/starts.py",
         "    JOIN_OR_REFUSE = (WorkflowIDReusePolicy.REJECT_DUPLICATE,",
         "    JOIN_OR_REFUSE = (WorkflowIDReusePolicy.ALLOW_DUPLICATE,",
-        ("tests/integration/test_starts.py",),
+        ("tests/integration/test_starts.py::test_a_second_start_of_an_id_is_joined_or_refused",),
     ),
     Defect(
         "a-batch-that-is-cancelled-leaves-its-callers-waiting",
@@ -67,7 +71,7 @@ DEFECTS = (
         "api/batching.py",
         "                item.result.cancel()\n",
         "                item.result.done()\n",
-        ("tests/unit/test_api_batching.py", "-k", "cancelling"),
+        ("tests/unit/test_api_batching.py::test_cancelling_a_batch_cancels_every_waiting_item",),
     ),
     Defect(
         "a-full-disk-is-taken-for-a-mistake",
@@ -75,7 +79,7 @@ DEFECTS = (
         "infra/outages.py",
         "            if isinstance(cause, (asyncpg.PostgresError, asyncpg.InterfaceError)):\n",
         "            if isinstance(cause, asyncpg.InterfaceError):\n",
-        ("tests/unit/test_api_outages.py", "-k", "statement"),
+        ("tests/unit/test_api_outages.py::test_a_server_that_cannot_carry_out_a_statement_is_an_outage",),
     ),
     Defect(
         "a-private-address-is-let-through",
@@ -83,7 +87,7 @@ DEFECTS = (
         "clients/http/guarded.py",
         "if not _is_own_api.get() and not self._rules.allows(",
         "if self._rules is None and not self._rules.allows(",
-        ("tests/unit/test_http_guard.py",),
+        ("tests/unit/test_http_guard.py::test_closed_addresses_are_passed_over",),
     ),
     Defect(
         "a-query-begins-a-turn",
@@ -91,7 +95,7 @@ DEFECTS = (
         "infra/query_guard.py",
         "if at == self._time and act.history_length > self._events and not act.is_replaying:",
         "if act.run_id is None:",
-        ("tests/unit/test_turns.py",),
+        ("tests/unit/test_turns.py::test_what_comes_before_its_turn_is_refused",),
     ),
     Defect(
         "a-secret-is-told",
@@ -99,7 +103,7 @@ DEFECTS = (
         "api/orders/configuration.py",
         "call.services.sealer.seal(body.notify_url).token",
         "body.notify_url",
-        ("tests/faults/test_promises.py", "-k", "secrets"),
+        ("tests/faults/test_promises.py::test_secrets_are_nowhere_in_clear",),
     ),
     Defect(
         "an-answer-has-any-size",
@@ -107,7 +111,7 @@ DEFECTS = (
         "clients/http/transport.py",
         "            if received > max_bytes:\n",
         "            if received > 1_000 * max_bytes:\n",
-        ("tests/unit/test_http_limits.py", "-k", "too_large or bomb"),
+        ("tests/unit/test_http_limits.py::test_too_large",),
     ),
     Defect(
         "a-revoked-key-opens",
@@ -115,7 +119,7 @@ DEFECTS = (
         "stores/projects.py",
         "coalesce(least(k.revoked_at, p.revoked_at, k.expires_at) > now(), true) AS live",
         "true AS live",
-        ("tests/integration/test_api_projects.py", "-k", "without_overlap"),
+        ("tests/integration/test_api_projects.py::test_rotation_without_overlap_ends_the_old_key_at_once",),
     ),
     Defect(
         "a-key-that-only-reads-may-write",
@@ -123,7 +127,7 @@ DEFECTS = (
         "api/http/auth.py",
         "if not caller.right.includes(route.needed_right):",
         "if False:",
-        ("tests/integration/test_api_keys.py", "-k", "right_includes"),
+        ("tests/integration/test_api_keys.py::test_a_key_does_what_its_right_includes_and_nothing_else",),
     ),
     Defect(
         "an-action-is-not-in-the-audit-log",
@@ -131,7 +135,7 @@ DEFECTS = (
         "api/audit.py",
         "return route.is_audited and not route.is_read_only",
         "return not route.is_audited and not route.is_read_only",
-        ("tests/integration/test_api_keys.py", "-k", "audit"),
+        ("tests/integration/test_api_keys.py::test_an_action_is_in_the_audit_log_whether_it_succeeds_or_not",),
     ),
     Defect(
         "another-schema-is-worked-on",
@@ -139,7 +143,7 @@ DEFECTS = (
         "stores/migrate.py",
         "        if found in supported:\n",
         "        if found is not None:\n",
-        ("tests/integration/test_migrations.py", "-k", "refused"),
+        ("tests/integration/test_migrations.py::test_a_newer_database_is_refused_with_another_remedy",),
     ),
     Defect(
         "a-dead-worker-s-workflows-wait-as-long-as-by-default",
@@ -147,7 +151,7 @@ DEFECTS = (
         "infra/component_settings.py",
         "    sticky_timeout_seconds: float = Field(default=1.0, gt=0)\n",
         "    sticky_timeout_seconds: float = Field(default=10.0, gt=0)\n",
-        ("tests/faults/test_recovery.py", "-k", "four_seconds"),
+        ("tests/faults/test_recovery.py::test_a_killed_worker_is_replaced_within_four_seconds",),
     ),
     Defect(
         "requests-beyond-their-quota-pass",
@@ -155,7 +159,7 @@ DEFECTS = (
         "api/http/rates.py",
         "        if seconds:\n            raise build_quota_exceeded_fault(",
         "        if seconds > MINUTE_SECONDS:\n            raise build_quota_exceeded_fault(",
-        ("tests/integration/test_project_quotas.py", "-k", "rate"),
+        ("tests/integration/test_project_quotas.py::test_requests_beyond_the_rate_are_refused",),
     ),
     Defect(
         "new-steps-are-taken-beside-older-workers",
@@ -163,7 +167,7 @@ DEFECTS = (
         "infra/temporal.py",
         'return lambda patch: _parse_version(patch.patch_id.partition(" ")[0]) <= oldest',
         'return lambda patch: patch.patch_id.partition(" ")[0] <= compatible_with',
-        ("tests/unit/test_patches.py",),
+        ("tests/unit/test_patches.py::test_a_later_step_is_not_taken_beside_older_workers",),
     ),
     Defect(
         "a-restore-gives-ids-out-twice",
@@ -171,6 +175,6 @@ DEFECTS = (
         "cli/backups/reconcile.py",
         "        await table_copies.skip_ids_possibly_used_after_backup(connection)\n",
         "",
-        ("tests/integration/test_backup.py", "-k", "mended"),
+        ("tests/integration/test_backup.py::test_rows_and_workflows_without_each_other_are_mended",),
     ),
 )

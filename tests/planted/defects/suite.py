@@ -11,7 +11,7 @@ DEFECTS = (
         "tests/support/kills.py",
         "        self._target.kill(name)\n",
         "        pass\n",
-        ("tests/faults/test_download_kills.py", "-k", "store"),
+        ("tests/faults/test_download_kills.py::test_kill_changes_nothing",),
     ),
     Defect(
         "a-kill-finds-nothing-under-way",
@@ -19,6 +19,6 @@ DEFECTS = (
         "tests/faults/test_download_kills.py",
         "return await _count_requested_pages(deployment, tag) < PAGES",
         "return await _count_requested_pages(deployment, tag) < 0",
-        ("tests/faults/test_download_kills.py", "-k", "store"),
+        ("tests/faults/test_download_kills.py::test_kill_changes_nothing",),
     ),
 )

@@ -11,7 +11,7 @@ DEFECTS = (
         "domain/tasks/attempts.py",
         "    if before != last or _is_of_earlier_attempt(",
         "    if _is_of_earlier_attempt(",
-        ("tests/unit/test_task_unleased_results.py", "-k", "another_holders"),
+        ("tests/unit/test_task_unleased_results.py::test_a_word_after_another_holders_is_late",),
     ),
     Defect(
         "a-word-from-before-a-time-out-is-taken",
@@ -19,7 +19,7 @@ DEFECTS = (
         "domain/tasks/attempts.py",
         "    if result.crt_retry_num < task.crt_retry_num:\n",
         "    if result.crt_retry_num + 1 < task.crt_retry_num:\n",
-        ("tests/unit/test_task_unleased_results.py", "-k", "timeout"),
+        ("tests/unit/test_task_unleased_results.py::test_a_word_after_a_timeout_is_late",),
     ),
     Defect(
         "the-admin-sees-the-first-project-s-type",
@@ -27,7 +27,7 @@ DEFECTS = (
         "api/tasks/context.py",
         "            if task_type.type == archived_type or await self.find_in_lane(task_id, task_type):\n",
         "            if task_type.type:\n",
-        ("tests/integration/test_task_refusals.py", "-k", "types_of_one_name"),
+        ("tests/integration/test_task_refusals.py::test_the_admin_finds_tasks_of_types_of_one_name",),
     ),
     Defect(
         "a-priority-has-a-task-start-early",
@@ -35,7 +35,7 @@ DEFECTS = (
         "domain/tasks/state.py",
         "order_time=new.start if is_later else compute_order_time(now, new.priority),",
         "order_time=compute_order_time(new.start if is_later else now, new.priority),",
-        ("tests/unit/test_task_lane.py", "-k", "starts_at_its_time"),
+        ("tests/unit/test_task_lane.py::test_a_task_starts_at_its_time",),
     ),
     Defect(
         "a-lease-that-was-looked-up-is-enough",
@@ -43,7 +43,7 @@ DEFECTS = (
         "domain/tasks/state.py",
         "        if set_operation.is_unleased and self.rules.lease_required:\n",
         "        if set_operation.lease is None and set_operation.is_unleased and self.rules.lease_required:\n",
-        ("tests/unit/test_task_lane.py", "-k", "demand_leases"),
+        ("tests/unit/test_task_lane.py::test_a_type_may_demand_leases",),
     ),
     Defect(
         "a-cancelled-task-is-told-as-failed",
@@ -51,7 +51,7 @@ DEFECTS = (
         "domain/tasks/state.py",
         "        self._end_task(task, _CANCELLED)\n",
         "        self._end_task(task, _FAILED)\n",
-        ("tests/unit/test_task_lane.py", "-k", "told_from_a_failed_one"),
+        ("tests/unit/test_task_lane.py::test_a_cancelled_task_is_told_from_a_failed_one",),
     ),
     Defect(
         "worlds-find-a-stale-word-that-is-taken",
@@ -59,7 +59,7 @@ DEFECTS = (
         "domain/tasks/state.py",
         "        if set_operation.lease is not None and set_operation.lease != task.lease:\n",
         "        if set_operation.lease is not None and set_operation.lease > task.lease:\n",
-        ("tests/worlds/test_tasks.py", "-m", "soak", "-k", "family and leases"),
+        ("tests/worlds/test_tasks.py", "-m", "soak", "-k", "family and stale"),
     ),
     Defect(
         "a-last-failure-is-refused-the-second-time",
@@ -85,7 +85,7 @@ DEFECTS = (
         "return get_code_for_late_set(archived, set_operation)\n",
         "return OperationCode.SAME if set_operation.status == archived.status "
         "else get_code_for_late_set(archived, set_operation)\n",
-        ("tests/integration/test_tasks.py", "-k", "archive_knows"),
+        ("tests/integration/test_tasks.py::test_the_archive_knows_who_ended_a_task",),
     ),
     Defect(
         "a-lease-is-not-looked-at",
@@ -93,7 +93,7 @@ DEFECTS = (
         "domain/tasks/state.py",
         "        if set_operation.lease is not None and set_operation.lease != task.lease:\n",
         "        if set_operation.lease is not None and set_operation.lease > task.lease:\n",
-        ("tests/unit/test_task_lane.py", "tests/unit/test_task_lane_stateful.py"),
+        ("tests/unit/test_task_lane.py::test_who_lost_a_task_changes_nothing_about_it",),
     ),
     Defect(
         "worlds-find-a-lease-that-is-not-looked-at",
@@ -117,12 +117,7 @@ DEFECTS = (
         "domain/tasks/state.py",
         "        if known is not None:\n            return OperationCode.SAME",
         "        if known is not None and known.key != new.key:\n            return OperationCode.SAME",
-        (
-            "tests/unit/test_task_lane_stateful.py",
-            "tests/integration/test_task_lanes.py",
-            "-k",
-            "stateful or same_task_id",
-        ),
+        ("tests/integration/test_task_lanes.py::test_the_same_task_id_is_the_same_task",),
     ),
     Defect(
         "what-is-archived-is-not-counted",
@@ -138,7 +133,7 @@ DEFECTS = (
         "api/tasks/lanes.py",
         "        decoder.decode(encoded)\n",
         "        pass\n",
-        ("tests/unit/test_task_requests.py",),
+        ("tests/unit/test_task_requests.py::test_what_a_lane_could_not_read_is_refused_alone",),
     ),
     Defect(
         "a-worker-asks-for-ever",
@@ -146,7 +141,7 @@ DEFECTS = (
         "haulage/tasks/worker.py",
         "            if self._is_refused_for_good(error):\n",
         "            if self._is_refused_for_good(error) and self._config is None:\n",
-        ("tests/unit/test_task_worker_cares.py", "-k", "stays_ends_the_worker"),
+        ("tests/unit/test_task_worker_cares.py::test_a_refusal_that_stays_ends_the_worker",),
     ),
     Defect(
         "a-cancelled-error-is-no-failure",
@@ -154,6 +149,6 @@ DEFECTS = (
         "haulage/tasks/worker.py",
         "            if _is_current_task_cancelled():\n                raise\n",
         "            raise\n",
-        ("tests/unit/test_task_worker_cares.py", "-k", "error_of_a_cancel"),
+        ("tests/unit/test_task_worker_cares.py::test_a_handler_that_raises_the_error_of_a_cancel_has_failed",),
     ),
 )

@@ -19,7 +19,7 @@ DEFECTS = (
         "domain/transfers/shards.py",
         "target.state, target.reason, target.code, target.message = state, reason, code, message",
         "target.state, target.reason, target.code, target.message = state, reason, None, ''",
-        ("tests/unit/test_transfer_shards.py", "tests/integration/test_transfers.py"),
+        ("tests/integration/test_transfers.py::test_a_file_arrives_where_it_was_asked_for",),
     ),
     Defect(
         "a-project-sends-what-is-not-opened-for-it",
@@ -27,7 +27,7 @@ DEFECTS = (
         "api/transfers/actions.py",
         "    await context.openings.require_permission(call.project_id, file, spec.user, spec.folder, agent_ids)\n",
         "    del agent_ids\n",
-        ("tests/integration/test_transfer_openings.py", "-k", "sends_only"),
+        ("tests/integration/test_transfer_openings.py::test_a_project_sends_only_what_is_opened_for_it",),
     ),
     Defect(
         "a-retried-failure-is-counted-for-ever",
@@ -35,7 +35,7 @@ DEFECTS = (
         "stores/transfers/workloads.py",
         "SELECT max(r.id) FROM",
         "SELECT NULL::bigint FROM",
-        ("tests/integration/test_transfer_retries.py", "-k", "sent_again_at_once"),
+        ("tests/integration/test_transfer_retries.py::test_failed_targets_are_sent_again_at_once",),
     ),
     Defect(
         "an-error-of-gse-clears-nothing",
@@ -43,7 +43,7 @@ DEFECTS = (
         "domain/transfers/shards.py",
         "            self._begin_errors.pop(target.key, None)\n        self._clear_trouble_of_task(task)\n",
         "            self._begin_errors.pop(target.key, None)\n",
-        ("tests/unit/test_transfer_shards.py", "-k", "gse_answers"),
+        ("tests/unit/test_transfer_shards.py::test_what_gse_answers_is_known_until_it_does_what_was_asked",),
     ),
     Defect(
         "a-failure-is-forgotten-at-the-deadline",
@@ -51,7 +51,7 @@ DEFECTS = (
         "domain/transfers/shards.py",
         "            elif target.failed_message:\n",
         "            elif target.failed_message is None:\n",
-        ("tests/integration/test_transfer_ends.py", "-k", "last_failure"),
+        ("tests/integration/test_transfer_ends.py::test_the_last_failure_is_told_when_the_time_is_over",),
     ),
     Defect(
         "what-is-cancelled-has-ended",
@@ -59,7 +59,7 @@ DEFECTS = (
         "activities/transfers/sending.py",
         "        self._progress.mark_targets_as_being_terminated(sent)\n",
         "        self._progress.end_unsent_targets_as_cancelled(sent)\n",
-        ("tests/integration/test_transfer_ends.py", "-k", "under_way"),
+        ("tests/integration/test_transfer_ends.py::test_what_is_cancelled_is_under_way_until_gse_says_how_it_ended",),
     ),
     Defect(
         "what-was-cancelled-ends-by-another-cause",
@@ -67,7 +67,9 @@ DEFECTS = (
         "stores/transfers/targets.py",
         "AND c.key IN (t.key, {ALL_TARGETS}) AND t.state NOT IN {FINAL_STATES}",
         "AND c.key = t.key AND c.key = {ALL_TARGETS} AND t.state NOT IN {FINAL_STATES}",
-        ("tests/integration/test_transfer_repository.py", "-k", "cancelled"),
+        (
+            "tests/integration/test_transfer_repository.py::test_what_was_cancelled_is_cancelled_where_its_file_is_not_there_either",
+        ),
     ),
     Defect(
         "the-user-of-a-target-is-not-heeded",
@@ -84,7 +86,7 @@ DEFECTS = (
         "refused = [place for place, group in enumerate(batch.groups) if not self._add_group_if_it_fits(group, now)]",
         "refused = [] if all([self._is_within_limits(x) and self._add_group_if_it_fits(x, now) for x in batch.groups]) "
         "else refused",
-        ("tests/unit/test_transfer_joining.py",),
+        ("tests/unit/test_transfer_joining.py::test_what_there_is_room_for_is_in_beside_what_is_refused",),
     ),
     Defect(
         "worlds-find-a-group-that-cannot-join",
@@ -118,7 +120,7 @@ DEFECTS = (
         "            self._progress.make_targets_due_of_task_without_source(task, time.time())\n"
         "        for task in self._progress.active_tasks:\n",
         "            self._progress.make_targets_due_of_task_without_source(task, time.time())\n",
-        ("tests/integration/test_transfer_ends.py", "-k", "terminated_at"),
+        ("tests/integration/test_transfer_ends.py::test_what_is_terminated_at_the_deadline_ran_out_of_time",),
     ),
     Defect(
         "an-id-dies-with-its-worker",
@@ -126,7 +128,7 @@ DEFECTS = (
         "activities/transfers/sending.py",
         "self._build_request(due), entry.write_task_id, require_lease_and_time",
         "self._build_request(due), before_sending=require_lease_and_time",
-        ("tests/faults/test_transfer_kills.py", "-k", "outlives"),
+        ("tests/faults/test_transfer_kills.py::test_an_id_that_was_told_outlives_its_worker",),
     ),
     Defect(
         "agents-are-asked-after-before-each-shard",
@@ -134,7 +136,7 @@ DEFECTS = (
         "workflows/transfers/job.py",
         "for group in group_shards_by_targets(saved, CHECK_TARGETS_MAX, lambda shard: shard.targets):",
         "for group in group_shards_by_targets(saved, 1, lambda shard: shard.targets):",
-        ("tests/integration/test_transfer_ends.py", "-k", "are_asked_once"),
+        ("tests/integration/test_transfer_ends.py::test_the_agents_of_a_job_are_asked_once",),
     ),
     Defect(
         "a-cancelled-job-does-not-say-so",
@@ -142,7 +144,7 @@ DEFECTS = (
         "api/transfers/actions.py",
         "    return await read_job(call, path, JobTargetsQuery())\n",
         "    return response\n",
-        ("tests/integration/test_transfer_steering.py", "-k", "cancel_says"),
+        ("tests/integration/test_transfer_steering.py::test_a_cancel_says_that_it_is_under_way",),
     ),
     Defect(
         "a-shipper-that-was-replaced-writes",
@@ -150,7 +152,7 @@ DEFECTS = (
         "stores/transfers/shards.py",
         'if not str(held).endswith(" 1"):',
         "if False:",
-        ("tests/integration/test_transfer_defects.py", "tests/integration/test_transfer_hosts.py"),
+        ("tests/integration/test_transfer_takeovers.py", "-k", "was_replaced_learns_it"),
     ),
     Defect(
         "a-worker-that-is-replaced-is-not-waited-for",
@@ -158,6 +160,6 @@ DEFECTS = (
         "infra/temporal.py",
         "    since = datetime.now(UTC) - within\n    return {poller",
         "    since = datetime.now(UTC)\n    return {poller",
-        ("tests/integration/test_transfer_workers.py", "-k", "being_replaced"),
+        ("tests/integration/test_transfer_workers.py::test_a_worker_that_is_being_replaced_is_waited_for",),
     ),
 )

@@ -11,7 +11,7 @@ DEFECTS = (
         "domain/webhooks.py",
         "if response.is_final or number > len(pauses):",
         "if response.is_final or number > 0:",
-        ("tests/unit/test_webhooks.py",),
+        ("tests/unit/test_webhooks.py::test_only_2xx_is_success",),
     ),
     Defect(
         "a-signature-forgets-its-time",
@@ -19,7 +19,7 @@ DEFECTS = (
         "domain/webhooks.py",
         'signed = b".".join((delivery_id.encode(), timestamp.encode(), body))',
         'signed = b".".join((delivery_id.encode(), body))',
-        ("tests/unit/test_webhooks.py",),
+        ("tests/unit/test_webhooks.py::test_nothing_forged_verifies",),
     ),
     Defect(
         "a-secret-is-logged",
@@ -27,7 +27,7 @@ DEFECTS = (
         "activities/webhooks.py",
         "            receiver=delivery.receiver,\n",
         "            receiver=self._sealer.open(SealedText(token=delivery.url)),\n",
-        ("tests/faults/test_promises.py", "-k", "secrets"),
+        ("tests/faults/test_promises.py::test_secrets_are_nowhere_in_clear",),
     ),
     Defect(
         "a-delivery-dies-with-its-download",
@@ -43,7 +43,7 @@ DEFECTS = (
         "workflows/webhooks/handle.py",
         "return Priority(fairness_key=delivery.project_id)",
         'return Priority(fairness_key="all")',
-        ("tests/integration/test_webhooks.py", "-k", "hold_up"),
+        ("tests/integration/test_webhooks.py::test_a_project_s_slow_receivers_do_not_hold_up_another_project",),
     ),
     Defect(
         "a-delivery-is-everybody-s",
@@ -51,6 +51,6 @@ DEFECTS = (
         "stores/webhooks.py",
         "        col(Delivery.owner_id) == owner.id,\n",
         "",
-        ("tests/integration/test_order_callbacks.py",),
+        ("tests/integration/test_order_callbacks.py::test_what_an_administrator_was_sent_is_listed_and_sent_again",),
     ),
 )
