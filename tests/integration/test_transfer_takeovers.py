@@ -17,7 +17,7 @@ from domain.transfers.models import (
     TransferSpec,
     TransferState,
 )
-from domain.transfers.shards import RetryAndSilenceLimits, ShardProgress
+from domain.transfers.shards import GseTask, RetryAndSilenceLimits, ShardProgress
 from infra.database import DATABASE_ERRORS, Database
 from infra.limits import DatabaseLimiter
 from stores.transfers import jobs, shards, targets
@@ -119,6 +119,20 @@ async def test_a_worker_that_was_replaced_learns_it(database: Database) -> None:
     with pytest.raises(ShardLeaseLost):
         await first.require_held()
     await second.require_held()
+
+
+@pytest.mark.parametrize("tasks", [None, []], ids=["targets", "tasks"])
+async def test_a_worker_that_was_replaced_writes_nothing(database: Database, tasks: list[GseTask] | None) -> None:
+    """What GSE answered it is for the worker that has the shard now to find out."""
+    job = await save_shard(database)
+    first, second = (ShardLease(database, job.job_id, 1, name) for name in ("first", "second"))
+    [target] = (await first.acquire_and_load_shard()).targets
+    await second.acquire_and_load_shard()
+    target.state = TransferState.SUCCESS
+    with pytest.raises(ShardLeaseLost):
+        await first.write_changes_or_raise_if_lost([target], tasks)
+    [kept] = (await second.acquire_and_load_shard()).targets
+    assert kept.state is TransferState.PENDING
 
 
 @pytest.mark.parametrize(

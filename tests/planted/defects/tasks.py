@@ -54,12 +54,12 @@ DEFECTS = (
         ("tests/unit/test_task_lane.py::test_a_cancelled_task_is_told_from_a_failed_one",),
     ),
     Defect(
-        "worlds-find-a-stale-word-that-is-taken",
+        "a-stale-word-is-taken",
         "tasks",
         "domain/tasks/state.py",
         "        if set_operation.lease is not None and set_operation.lease != task.lease:\n",
         "        if set_operation.lease is not None and set_operation.lease > task.lease:\n",
-        ("tests/worlds/test_tasks.py", "-m", "soak", "-k", "family and stale"),
+        ("tests/unit/test_task_lane.py",),
     ),
     Defect(
         "a-last-failure-is-refused-the-second-time",

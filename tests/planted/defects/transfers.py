@@ -152,7 +152,7 @@ DEFECTS = (
         "stores/transfers/shards.py",
         'if not str(held).endswith(" 1"):',
         "if False:",
-        ("tests/integration/test_transfer_takeovers.py", "-k", "was_replaced_learns_it"),
+        ("tests/integration/test_transfer_takeovers.py::test_a_worker_that_was_replaced_writes_nothing",),
     ),
     Defect(
         "a-worker-that-is-replaced-is-not-waited-for",
