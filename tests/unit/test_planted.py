@@ -26,9 +26,13 @@ from tests.worlds.suite import WorldTests
 ROOT = Path(__file__).parents[2]
 WORLDS = ROOT / "tests" / "worlds"
 PROMISES = ROOT / "docs" / "RELIABILITY.md"
+NOT_YET = "the defect that was planted for it broke another promise"
 UNPLANTED = {
     "Many downloads at once under kills all end right": "what the promises above it do together",
     "A worker stays below 400 MB under large pages and many exports, and comes back down": "only long runs show it",
+    "No request falls between two windows": NOT_YET,
+    "Only the bytes that were signed are sent": NOT_YET,
+    "A host or a GSE that is gone costs time, not tasks": NOT_YET,
 }
 """Promises without a planted defect, and why."""
 
@@ -45,7 +49,12 @@ def test_each_selection_has_a_test(arguments: tuple[str, ...]) -> None:
     """A test that is renamed takes its `-k` with it: a selection without tests notices nothing."""
     selection = Selection.parse(arguments)
     expression = Expression.compile(selection.keywords or "test")
-    names = [name for path in selection.paths for name in _list_tests(ROOT / path.partition("::")[0])]
+    names = [
+        name
+        for file, _, test in (path.partition("::") for path in selection.paths)
+        for name in _list_tests(ROOT / file)
+        if not test or test.rpartition("::")[2] in name.split()
+    ]
     assert any(expression.evaluate(_build_matcher(name)) for name in names)
 
 
@@ -87,7 +96,7 @@ def test_each_promise_has_one() -> None:
     page = PROMISES.read_text().partition("| promise |")[2].partition("\n## ")[0]
     rows = [[cell.strip() for cell in line[1:-1].split(" | ")] for line in page.splitlines() if line.startswith("| ")]
     assert len(rows) > 50
-    planted_in = [name for defect in DEFECTS for name in defect.tests if name.startswith("tests/")]
+    planted_in = [name.partition("::")[0] for defect in DEFECTS for name in defect.tests if name.startswith("tests/")]
     without = {
         promise
         for promise, _, shown in rows
