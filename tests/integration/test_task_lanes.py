@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -16,8 +15,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from api.http.routes import Call
 from api.tasks import holds, lane_caches
-from domain.tasks import lane, names
-from domain.tasks.messages import TaskLookup
+from domain.tasks import lane
 from infra.settings import Settings
 from tests.support.api import running_api
 from tests.support.pace import measure_pace
@@ -321,20 +319,6 @@ async def test_a_task_of_a_lane_that_rests_is_told_as_it_is(queue: Tasks) -> Non
         assert await read_often() == PENDING
         good(await other.post("cancel_task", task_id=task_id))
         assert await read_often() == CANCELLED
-
-
-async def test_a_lane_that_does_not_answer_in_time_is_woken(queue: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker keeps it in memory after an update, and answers the next query without replaying its history."""
-    await queue.create_many(3)
-    before = await queue.counts()
-    engine, lane = queue.worker.services.engine, (names.build_type_id(queue.project_id, queue.type), 1)
-    number = (await handle.look_up_tasks(engine, lane, TaskLookup(keys=[]))).head.number
-    with monkeypatch.context() as hurried:
-        hurried.setattr(handle, "QUERY_TIMEOUT", timedelta(microseconds=1))
-        with pytest.raises(handle.LaneUnresponsive):
-            await handle.look_up_tasks(engine, lane, TaskLookup(keys=[]))
-    assert (await handle.look_up_tasks(engine, lane, TaskLookup(keys=[]))).head.number == number + 1
-    assert await queue.counts() == before
 
 
 @pytest.mark.long

@@ -11,8 +11,11 @@ import pytest
 
 from api.tasks.lane_caches import UNCHANGED_READS
 from api.tasks.responses import HeldTaskResponse, TaskDetailsResponse, TaskResponse
+from domain.tasks import names
+from domain.tasks.messages import TaskLookup
 from tests.support.tasks import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks, good
 from tests.support.waiting import eventually
+from workflows.tasks import handle
 
 pytestmark = pytest.mark.stack
 
@@ -292,3 +295,17 @@ async def is_archived(queue: Tasks, task_id: str) -> bool:
     """Whether the database has it."""
     async with queue.worker.services.database.connection() as connection:
         return bool(await connection.fetchval("SELECT true FROM tasks_archive WHERE task_id = $1", task_id))
+
+
+async def test_a_lane_that_does_not_answer_in_time_is_woken(queue: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker keeps it in memory after an update, and answers the next query without replaying its history."""
+    await queue.create_many(3)
+    before = await queue.counts()
+    engine, lane = queue.worker.services.engine, (names.build_type_id(queue.project_id, queue.type), 1)
+    number = (await handle.look_up_tasks(engine, lane, TaskLookup(keys=[]))).head.number
+    with monkeypatch.context() as hurried:
+        hurried.setattr(handle, "QUERY_TIMEOUT", timedelta(microseconds=1))
+        with pytest.raises(handle.LaneUnresponsive):
+            await handle.look_up_tasks(engine, lane, TaskLookup(keys=[]))
+    assert (await handle.look_up_tasks(engine, lane, TaskLookup(keys=[]))).head.number == number + 1
+    assert await queue.counts() == before
