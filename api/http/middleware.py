@@ -173,7 +173,10 @@ def read_or_create_request_id(request: web.BaseRequest) -> str:
 def _encode_response_head(status: int) -> bytes:
     """Return the head of a JSON response up to the value of Content-Length."""
     headers = {hdrs.CONTENT_TYPE: JSON, **SECURITY_HEADERS}
-    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in headers.items())]
+    lines = [
+        f"HTTP/1.1 {status} {problems.get_phrase(HTTPStatus(status))}",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
     return "\r\n".join([*lines, "Content-Length: "]).encode("ascii")
 
 

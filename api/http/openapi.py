@@ -263,15 +263,15 @@ def _build_parameter(name: str, place: str, schema: Json, *, required: bool) -> 
 def _list_responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus, Json]]:
     success = HTTPStatus(route.status)
     if route.method == "HEAD":
-        yield success, {"description": success.phrase}
+        yield success, {"description": problems.get_phrase(success)}
     elif route.response:
-        yield success, _build_response(success.phrase, JSON, schemas[route.response, "serialization"])
+        yield success, _build_response(problems.get_phrase(success), JSON, schemas[route.response, "serialization"])
     else:
         yield success, _build_untyped_response(success, route.media_type)
     for status, media_type in route.also.items():
         yield status, _build_untyped_response(status, media_type)
     for status, names in list_problem_codes(route).items():
-        description = f"{status.phrase}: {', '.join(f'`{name}`' for name in names)}"
+        description = f"{problems.get_phrase(status)}: {', '.join(f'`{name}`' for name in names)}"
         if route.method == "HEAD":
             yield status, {"description": description}
             continue
@@ -288,8 +288,10 @@ def _list_responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus
 
 def _build_untyped_response(status: HTTPStatus, media_type: str) -> Json:
     if status in _BODILESS:
-        return {"description": status.phrase}
-    return _build_response(status.phrase, media_type, {} if media_type in _STRUCTURED else {"type": "string"})
+        return {"description": problems.get_phrase(status)}
+    return _build_response(
+        problems.get_phrase(status), media_type, {} if media_type in _STRUCTURED else {"type": "string"}
+    )
 
 
 def _build_response(description: str, media_type: str, schema: Json) -> Json:

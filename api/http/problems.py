@@ -42,6 +42,19 @@ FAULT_STATUS: dict[type[Fault], HTTPStatus] = {
 }
 
 
+_PHRASES = {
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Content Too Large",
+    HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE: "Range Not Satisfiable",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "Unprocessable Content",
+}
+"""By RFC 9110; Python before 3.13 has those of RFC 7231."""
+
+
+def get_phrase(status: HTTPStatus) -> str:
+    """Return a status in words, the same on each Python."""
+    return _PHRASES.get(status, status.phrase)
+
+
 def _escape_surrogates(text: str) -> str:
     # A caller's text may hold lone surrogates, which JSON cannot encode.
     return sanitize_and_shorten_text(text.encode("utf-8", "backslashreplace").decode())
@@ -124,7 +137,7 @@ def build_problem(
     """Return a problem."""
     return Problem(
         type=f"urn:haulage:problem:{code}",
-        title=status.phrase,
+        title=get_phrase(status),
         status=status,
         detail=detail,
         code=code,

@@ -83,6 +83,19 @@ async def test_joins_across_the_borders_of_windows_are_sent_once_each(settings: 
         assert transfers.sends == {(agent_id, ""): 1 for agent_id in task_ids}
 
 
+async def test_an_api_whose_clock_is_behind_joins_no_window_that_is_over(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job says that its window is over; what it refuses joins the next one."""
+    async with running_transfers(settings) as transfers:
+        compute = names.compute_window_number
+        monkeypatch.setattr(names, "compute_window_number", lambda now, seconds: compute(now - 2 * seconds, seconds))
+        ends = await run(transfers, ["agent-1"])
+
+    assert states(ends) == ["Success"]
+    assert transfers.sends == {("agent-1", ""): 1}
+
+
 async def test_a_job_that_nobody_joined_asks_nobody(settings: Settings) -> None:
     """A start whose join came too late leaves no job that waits for a GSE task without an id."""
     async with running_transfers(settings) as transfers:

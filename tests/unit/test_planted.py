@@ -26,13 +26,9 @@ from tests.worlds.suite import WorldTests
 ROOT = Path(__file__).parents[2]
 WORLDS = ROOT / "tests" / "worlds"
 PROMISES = ROOT / "docs" / "RELIABILITY.md"
-NOT_YET = "the defect that was planted for it broke another promise"
 UNPLANTED = {
     "Many downloads at once under kills all end right": "what the promises above it do together",
     "A worker stays below 400 MB under large pages and many exports, and comes back down": "only long runs show it",
-    "No request falls between two windows": NOT_YET,
-    "Only the bytes that were signed are sent": NOT_YET,
-    "A host or a GSE that is gone costs time, not tasks": NOT_YET,
 }
 """Promises without a planted defect, and why."""
 

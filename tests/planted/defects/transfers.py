@@ -162,4 +162,28 @@ DEFECTS = (
         "    since = datetime.now(UTC)\n    return {poller",
         ("tests/integration/test_transfer_workers.py::test_a_worker_that_is_being_replaced_is_waited_for",),
     ),
+    Defect(
+        "a-window-that-is-over-takes-requests",
+        "transfers",
+        "workflows/transfers/job.py",
+        "return JoinResult(is_open=False, batches=",
+        "return JoinResult(is_open=True, batches=",
+        ("tests/integration/test_transfer_defects.py::test_an_api_whose_clock_is_behind_joins_no_window_that_is_over",),
+    ),
+    Defect(
+        "other-bytes-than-those-signed-are-sent",
+        "transfers",
+        "infra/filecache.py",
+        "        if digest != entry.sha256:\n            raise SourceFault(",
+        "        if not digest:\n            raise SourceFault(",
+        ("tests/unit/test_filecache.py::test_other_content_than_asked_for_is_a_fault",),
+    ),
+    Defect(
+        "a-lost-host-ends-its-targets",
+        "transfers",
+        "workflows/transfers/job.py",
+        "if _is_host_lost(error) and workflow.now() < self._job.deadline_at:",
+        "if _is_host_lost(error) and workflow.now() >= self._job.deadline_at:",
+        ("tests/integration/test_transfer_hosts.py::test_when_the_host_is_gone_another_fetches_and_sends_the_rest",),
+    ),
 )
