@@ -112,7 +112,9 @@ class JsonReader:
             return self._decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             is_json = isinstance(error, (msgspec.ValidationError, RecursionError))
-            raise UnreadableJson(str(error), is_json=is_json) from None
+            # Each Python has words of its own for it.
+            said = "arrays or objects are nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise UnreadableJson(said, is_json=is_json) from None
 
     def get_value_reader(self, name: str) -> Pick:
         """Return the function that reads one name's value from a root; for an unknown name it returns None."""

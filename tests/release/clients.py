@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-CLAIMED = ("3.11", "3.12", "3.13")
+CLAIMED = ("3.11", "3.12", "3.13", "3.14")
 """By docs/reference/compatibility.md; CI tries each."""
 USE = '''import asyncio
 import sys

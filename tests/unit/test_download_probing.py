@@ -56,7 +56,7 @@ async def test_a_cap_is_found_with_fewer_rows_where_large_pages_take_too_long(na
 
 async def test_an_answer_that_is_nested_too_deeply_is_a_fault() -> None:
     """No reader of JSON takes it; the step would be repeated for hours."""
-    deep = b'{"total": 1, "data": [{"a": %b}]}' % (b"[" * 100_000 + b"]" * 100_000)
+    deep = b'{"total": 1, "data": [{"a": %b}]}' % (b"[" * 1_000_000 + b"]" * 1_000_000)
     pages: Any = SimpleNamespace(fetch_page=AsyncMock(return_value=deep), release_large_page_slot_if_held=lambda: None)
     source = RetryingPageReader(DownloadSettings(), pages)
 

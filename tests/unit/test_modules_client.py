@@ -235,7 +235,7 @@ async def test_what_is_not_set_up_is_said(tmp_path: Path, changes: dict[str, Any
             f"missing[1]: input should be greater than or equal to -{UPRN_MAX}, not -{2**63}",
         ),
         (
-            b'{"op_id": "1", "outcome": "applied", "deep": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+            b'{"op_id": "1", "outcome": "applied", "deep": ' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}",
             """it is no JSON: '{"op_id": "1", "outcome": "applied", "deep": """ + "[" * 55 + "'",
         ),
     ],
