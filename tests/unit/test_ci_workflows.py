@@ -121,6 +121,7 @@ def test_a_python_that_is_claimed_and_not_found_fails_the_check(
     assert capsys.readouterr().out.splitlines() == [
         "haulage.whl: python3.11",
         "haulage.whl: python3.13",
+        "haulage.whl: python3.14",
         "Claimed, not found here and not tried: Python 3.12. Name the ones to try.",
     ]
     assert clients.main(["python3.11"]) == 0
