@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
+
+from excel.arrow import pa
 
 
 class CellForm(IntEnum):

@@ -16,11 +16,11 @@ from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 from xlsxwriter import Workbook
 from xlsxwriter.format import Format
 
+from excel.arrow import pa
 from excel.cells import CellForm, ColumnCellPayloadsAndForms
 from excel.template.conditions import (
     AndCondition,

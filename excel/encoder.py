@@ -13,9 +13,9 @@ from threading import Lock, get_ident
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from excel.arrow import pa
 from excel.cells import CellForm, ColumnCellPayloadsAndForms, Mask
 from excel.columns import CellFormatRegistry, StyleIndexes, StyleIndexesByLookAndForm, TableColumn
 from excel.html import EncodedHtmlCell, encode_html_cell

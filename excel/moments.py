@@ -17,9 +17,9 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from excel.arrow import pa
 from excel.cells import CellBytesWithOffsets, Mask, Positions, mask_not_null, view_bytes
 
 Milliseconds: TypeAlias = npt.NDArray[np.int64]

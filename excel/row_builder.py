@@ -12,10 +12,10 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 from xlsxwriter.utility import xl_col_to_name
 
+from excel.arrow import pa
 from excel.cells import mask_not_null, repeat_text_where_true, view_bytes
 
 EMPTY_END: Final = "/>"

@@ -15,9 +15,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from excel.arrow import pa
 from excel.cells import CellBytesWithOffsets, CellForm, ColumnCellPayloadsAndForms, view_bytes
 from excel.columns import DATE_FORMAT, DATETIME_FORMAT, TableColumn
 from excel.html import parse_html

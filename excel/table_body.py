@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final, TypeAlias
 
-import pyarrow as pa
 from xlsxwriter.utility import xl_rowcol_to_cell
 
 from excel.archive import CheckedDeflatedPiece, SplicedTableBody, SpooledPieces, deflate
 from excel.areas import AreasAroundTableBody, MergedCellArea, TableFrameAndBodySize, compute_heights_beside_row_heads
+from excel.arrow import pa
 from excel.columns import CellFormatRegistry
 from excel.encoder import CellHyperlink, RowCountsAndLinks, RowEncoder
 from excel.layout import lay_out_row_heads

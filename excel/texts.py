@@ -24,9 +24,9 @@ from itertools import count
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from excel.arrow import pa
 from excel.cells import CellBytesWithOffsets, Mask, view_bytes
 
 TEXT_CHARACTERS_MAX: Final = 32_767

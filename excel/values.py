@@ -12,9 +12,9 @@ from typing import Final, assert_never
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from excel.arrow import pa
 from excel.cells import (
     CellForm,
     ColumnCellPayloadsAndForms,

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import pyarrow as pa
 import xlsxwriter
 from pydantic import JsonValue
 from xlsxwriter.worksheet import Worksheet
 
 from excel.archive import Write, ZipArchive, deflate, insert_bodies_into_sheet
+from excel.arrow import pa
 from excel.columns import CellFormatRegistry, build_columns
 from excel.frame import draw_frames_and_set_up_sheet, set_document_title
 from excel.layout import GAP_ROWS, lay_out_table

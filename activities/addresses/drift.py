@@ -342,10 +342,11 @@ def render_drift_workbook(
 ) -> bytes:
     """Return the figures, and the addresses that differ with what each module has, as a workbook."""
     # Workflows import activities for their signatures, and must not pay for pandas and Arrow.
-    import pandas as pd  # noqa: PLC0415
-    import pyarrow as pa  # noqa: PLC0415
-
+    from excel.arrow import pa  # noqa: PLC0415
     from excel.workbook import render_tables  # noqa: PLC0415
+
+    # isort: split
+    import pandas as pd  # noqa: PLC0415 - after PyArrow has looked for it
 
     figures = report.model_dump(mode="json", exclude={"key", "live"})
     figures |= {f"live in {module}": count for module, count in report.live.items()}
@@ -375,7 +376,7 @@ def render_drift_workbook(
             "drift": pa.table(
                 {"figure": list(figures), "value": [msgspec.json.encode(value) for value in figures.values()]}
             ),
-            "addresses": pa.Table.from_pandas(texts, preserve_index=False),
+            "addresses": pa.table(texts.astype("object").where(texts.notna(), None).to_dict("list")),
         }
     )
 

@@ -20,8 +20,7 @@ from excel.template.models import WorkbookLayout
 from infra.objects import ObjectStore
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from excel.arrow import pa
     from excel.limits import WorkbookSizeAndCellChanges
     from excel.table_body import TableBodyWriter
     from excel.workbook import Workbook

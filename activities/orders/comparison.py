@@ -11,13 +11,15 @@ from datetime import datetime, timezone
 from typing import Any, Final
 
 import msgspec
-import pandas as pd
-import pyarrow as pa
 
 from domain.orders import days
 from domain.orders.activity_models import OrderReportFigures
+from excel.arrow import pa
 from excel.workbook import render_tables
 from stores.orders.order_copies import OrderVersions
+
+# isort: split
+import pandas as pd  # after PyArrow has looked for it
 
 SHEET_ROWS: Final = 1_000_000
 """Orders on one sheet, which holds hardly more rows; further ones go to the next sheet."""
@@ -89,11 +91,11 @@ def count_by_hour(comparison: PlatformStoredAndMissingOrderFrames, zone: timezon
 def render_workbook(report: OrderReportFigures, comparison: PlatformStoredAndMissingOrderFrames) -> bytes:
     """Return the figures, the counts by hour, and the orders that differ, as a workbook."""
     zone = days.build_timezone(report.zone_minutes)
-    hours = pa.Table.from_pandas(count_by_hour(comparison, zone), preserve_index=False)
+    hours = pa.table(count_by_hour(comparison, zone).to_dict("list"))
     sheets = {"day": _build_figure_table(report, zone), "hours": hours}
     for heading, orders in (("missing", comparison.missing), ("only here", comparison.only_here)):
         texts = orders["modified_at"].dt.tz_convert(zone).map(datetime.isoformat).astype("str")
-        table = pa.Table.from_pandas(orders.assign(modified_at=texts), preserve_index=False)
+        table = pa.table(orders.assign(modified_at=texts).to_dict("list"))
         sheets |= dict(_split_sheets(heading, table))
     return render_tables(sheets)
 

@@ -166,8 +166,9 @@ async def store_raw_pages_as_parquet(objects: ObjectStore, key: str, pages: Sequ
 
 def _encode_parquet(pages: Sequence[RawOrderPage]) -> bytes:
     # Workflows import activities for their signatures, and must not pay for Arrow.
-    import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
+
+    from excel.arrow import pa  # noqa: PLC0415
 
     schema = pa.schema({"page": pa.int32(), "asked_at": pa.timestamp("us", tz="UTC"), "body": pa.binary()})
     out = io.BytesIO()

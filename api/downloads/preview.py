@@ -149,8 +149,7 @@ def build_first_rows_page(sent: bytes) -> bytes:
 def draw_preview(drawing: WorkbookLayout, page: bytes, time_zone: str) -> bytes:
     """Draw the book, by the same code as the books of downloads."""
     # Arrow and the workbook engine are heavy, and most API processes never draw.
-    import pyarrow as pa  # noqa: PLC0415
-
+    from excel.arrow import pa  # noqa: PLC0415
     from excel.workbook import Workbook  # noqa: PLC0415
 
     shape = choose_table_shape(FileType.EXCEL, read_first_page(page), drawing.tables[0])

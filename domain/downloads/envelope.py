@@ -300,7 +300,7 @@ def is_valid_utf8(text: bytes) -> bool:
     if text.isascii():
         return True
     # The API and workflows import this module, and must not load Arrow.
-    import pyarrow as pa  # noqa: PLC0415
+    from excel.arrow import pa  # noqa: PLC0415
 
     buffers = [None, pa.py_buffer(array("i", (0, len(text)))), pa.py_buffer(text)]
     try:

@@ -25,11 +25,11 @@ from itertools import accumulate
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from domain.downloads.flat import CellGrid
 from domain.downloads.staging import CompressedPageFrame
+from excel.arrow import pa
 
 PARQUET_TYPE = "application/vnd.apache.parquet"
 EXCEL_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"

@@ -216,8 +216,9 @@ def _join_cells_with_replacements(
     """
     # The API and workflows import this module, and must not load Arrow and NumPy.
     import numpy as np  # noqa: PLC0415
-    import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
+
+    from excel.arrow import pa  # noqa: PLC0415
 
     field_ends = np.cumsum([len(text), *map(len, fields)])[1:]
     edges = np.concatenate([np.stack([starts, ends], axis=1).ravel(), field_ends])
