@@ -221,7 +221,7 @@ def measure_text_widths(texts: pa.Array) -> npt.NDArray[np.float64]:
     """Return the width of each text, in digits."""
     codes = np.frombuffer(view_bytes(texts).join().decode().encode("utf-32-le"), np.uint32)
     tenths = _TENTHS.take(codes)
-    unknown = np.unique(codes[tenths == _UNKNOWN])
+    unknown = np.flatnonzero(np.bincount(codes[tenths == _UNKNOWN]))
     if len(unknown):
         _TENTHS[unknown] = [measure_character_tenths(chr(code)) for code in unknown.tolist()]
         tenths = _TENTHS.take(codes)

@@ -77,6 +77,19 @@ async def test_what_needs_a_look_comes_first(page: Page, console: Console, proje
     await expect(page.get_by_role("heading", level=1)).to_have_text("halted")
 
 
+async def test_long_names_in_concerns_break_on_a_phone(page: Page, console: Console, project: Project) -> None:
+    """The names of types, hosts and queues are those of others: none makes the page wider than its screen."""
+    name = "halted" * 16
+    tasks = console.tasks(project, task_type=name)
+    await tasks.register()
+    await tasks.post("pause_task_type", task_type=name, **SIGNED)
+    await page.set_viewport_size({"width": 360, "height": 740})
+    await page.goto("/console")
+
+    await expect(page.locator(".attention")).to_contain_text(name)
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
 async def test_what_is_down_is_said_in_a_sentence(
     page: Page, troubles: Troubles, monkeypatch: pytest.MonkeyPatch
 ) -> None:

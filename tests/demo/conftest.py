@@ -1,4 +1,4 @@
-"""One `haulage up` with all stand-ins, as a newcomer starts it, for the tests of this folder."""
+"""A `haulage up` with all stand-ins, as a newcomer starts it, for the tests of each module of this folder."""
 
 from __future__ import annotations
 
@@ -54,9 +54,12 @@ class Up:
         )
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 async def up(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Up]:
-    """Start it in a folder that looks like a clone, and stop it with Ctrl-C."""
+    """Start it in a folder that looks like a clone, and stop it with Ctrl-C.
+
+    Each module has its own: the parts of the demo leave modules that differ, and a page shows them equal.
+    """
     folder = tmp_path_factory.mktemp("clone")
     programs = folder / ".venv" / "bin"
     programs.mkdir(parents=True)

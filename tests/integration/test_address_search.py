@@ -276,9 +276,8 @@ async def test_an_outage_of_the_database_ends_no_figures(
 
     monkeypatch.setattr(cycle, "count_unfinished_messages", count)
     monkeypatch.setattr(overview, "GAUGE_INTERVAL_SECONDS", 0.01)
-    looking = asyncio.create_task(
-        overview.update_gauges_forever(Database(browser.api_client.settings.database), AddressSettings(retries=2))
-    )
+    database = Database(browser.api_client.settings.database)
+    looking = asyncio.create_task(overview.update_gauges_forever(database, AddressSettings(retries=2)))
 
     async def has_gauge() -> bool:
         return bool(overview.OLDEST_GAUGE.labels(Topic.SWAP, MessageState.GIVEN_UP)._value.get() == 90)
@@ -287,6 +286,7 @@ async def test_an_outage_of_the_database_ends_no_figures(
     looking.cancel()
     with suppress(asyncio.CancelledError):
         await looking
+    await database.close()
 
 
 async def test_what_could_not_be_read_is_listed_and_shown(browser: MessageBrowser, database: Database) -> None:
