@@ -42,7 +42,7 @@ KILLED = -signal.SIGKILL
 NOTICED = re.compile(r"^\d+ failed", re.MULTILINE)
 FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (tests/\S+)", re.MULTILINE)
 OUTPUT_MAX = 3_000
-SEED, DRAWS = 2, 6
+SEED, DRAWS = 2, 8
 """Draws the worlds: a family of a dozen may have none in which a rare defect shows, and whether one shows depends on
 the moment. So those that notice nothing are drawn again, with the seeds that follow."""
 
