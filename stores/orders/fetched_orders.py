@@ -9,7 +9,7 @@ import hashlib
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -18,6 +18,8 @@ from domain.orders.access import Account
 from domain.orders.capability import PlatformOrder
 
 DIGEST_BYTES: Final = 16
+SAME_SECOND: Final = timedelta(seconds=2)
+"""Both times are the platform's, one of them perhaps in whole seconds."""
 COLUMNS: Final = (*("platform", "shop", "order_id", "modified_at", "version", "digest", "raw", "asked_at", "revision"),)
 _STATE: Final = struct.Struct(f">iqiqi{DIGEST_BYTES}si")
 _TAIL: Final = struct.Struct(">iqiq")
@@ -63,6 +65,16 @@ class RankAndDigest:
     digest: bytes
     revision: int
     """Of the platform, when it was stored."""
+
+    def is_at_least_as_new(self, modified_at: datetime, version: int) -> bool:
+        """Return whether the stored order is surely at least as new as one with this time and version.
+
+        One that was requested in the second in which it was modified may have been modified again in that second.
+        """
+        stored_modified_at, stored_version, asked_at = self.rank
+        if (stored_modified_at, stored_version) == (modified_at, version):
+            return asked_at - modified_at > SAME_SECOND
+        return (stored_modified_at, stored_version) > (modified_at, version)
 
 
 def encode_rows_for_copy(account: Account, revision: int, copies: Sequence[FetchedOrder]) -> bytes:

@@ -137,7 +137,7 @@ async def write_copies_newer_than_stored(
 async def list_ids_stored_at_least_as_new(
     database: Database, account: Account, copies: Sequence[FetchedOrder], declared_revision: int = 0
 ) -> set[str]:
-    """Return the ids of orders that are stored at least as new, since the declaration was changed last."""
+    """Return the ids of orders that are surely stored at least as new, since the declaration was changed last."""
     ids: set[str] = set()
     async with database.session() as session:
         for batch in _split_batches(copies):
@@ -146,7 +146,7 @@ async def list_ids_stored_at_least_as_new(
             ids |= {
                 order_id
                 for order_id, stored in found.items()
-                if stored.rank[:2] >= newest[order_id] and stored.revision > declared_revision
+                if stored.revision > declared_revision and stored.is_at_least_as_new(*newest[order_id])
             }
     return ids
 

@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent
 SEEDS_PER_RUN = 1_000_000
 """The worlds of one seed of a run have seeds that no other run has."""
 SHRUNK_MAX = 3
-ALL_FLAWS_FROM = 200
+ALL_FLAWS_FROM = 1_000
 """So many worlds draw each flaw of a system at least once, fewer may miss a rare one."""
 
 

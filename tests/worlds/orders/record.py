@@ -95,7 +95,7 @@ def draw_record(world: World) -> Capability:
             id="$.id",
             modified="$.modified",
             moments=row_moments(world),
-            version="$.version" if world.is_so("version", "told") else None,
+            version="$.version" if world.is_so("version", "sent") else None,
         ),
         detail=_detail(world),
         access=SIGNINGS[world.options["signing"]],

@@ -166,7 +166,7 @@ class Goods:
             "revision": version,
             "city": ("深圳", "København", "Berlin")[number % 3],
         }
-        return cells | ({"version": version} if self.world.is_so("version", "told") else {})
+        return cells | ({"version": version} if self.world.is_so("version", "sent") else {})
 
     def truth(self) -> list[OrderTruth]:
         """List all orders as they are, once all is shown."""
