@@ -109,9 +109,12 @@ async def test_an_account_that_is_new_to_the_planner_is_read_by_its_key(database
 
 
 async def test_what_is_known_need_not_be_asked_for_whole(database: Database) -> None:
-    """Those that are there at least as new, by their time and version."""
-    await merge(database, 1, [copy("a", 5, 2), copy("b", 5, 2), copy("c", 5, 2)])
-    asked = [copy("a", 5, 2, asked=9), copy("b", 5, 3), copy("c", 4, 9), copy("d", 1)]
+    """Those that are there at least as new, by their time and version.
+
+    One that was read in the second in which it was modified may have been modified again in that second.
+    """
+    await merge(database, 1, [*(copy(name, 5, 2, asked=8) for name in "abc"), copy("e", 5, 2, asked=5)])
+    asked = [copy("a", 5, 2, asked=9), copy("b", 5, 3), copy("c", 4, 9), copy("d", 1), copy("e", 5, 2, asked=60)]
 
     assert await order_copies.list_ids_stored_at_least_as_new(database, OURS, asked) == {"a", "c"}
 
@@ -136,7 +139,7 @@ async def test_a_copy_of_a_former_declaration_gives_way(database: Database) -> N
 
 async def test_details_of_a_former_declaration_are_fetched_once(database: Database) -> None:
     """Also where they are the same: what is stored says then that it was read by the declaration of today."""
-    same = [copy("a", 5)]
+    same = [copy("a", 5, asked=60)]
     await merge(database, 1, same)
     async with database.session() as session:
         await order_copies.write_copies_newer_than_stored(session, OURS, 2, same, 1, rewrites_same=True)
