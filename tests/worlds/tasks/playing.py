@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 
+from domain.quotas import QuotaLimits
 from infra.settings import Settings
 from tests.support.api import running_api
 from tests.support.tasks import SIGNED, running_tasks
@@ -320,6 +321,8 @@ class TaskStage:
 @asynccontextmanager
 async def running_stage(settings: Settings) -> AsyncIterator[TaskStage]:
     """Two API processes' worth of API, a worker, and lanes that are small in proportion to worlds."""
+    # Each world has a type of its own: the quota is never reached.
+    settings = settings.model_copy(update={"quotas": QuotaLimits(task_types=100_000)})
     async with (
         running_tasks(settings, lane_max_tasks=LANE_TASKS) as tasks,
         running_api(tasks.api_client.settings) as other,
