@@ -284,4 +284,12 @@ DEFECTS = (
         "attempts.release_slice_unless_retaken",
         ("tests/integration/test_order_shared_readings.py::test_what_a_reading_leaves_is_held_by_no_attempt",),
     ),
+    Defect(
+        "what-was-read-in-its-second-is-not-read-again",
+        "orders",
+        "stores/orders/fetched_orders.py",
+        "            return asked_at - modified_at > SAME_SECOND\n",
+        "            return True\n",
+        ("tests/integration/test_order_storing.py::test_what_is_known_need_not_be_asked_for_whole",),
+    ),
 )
