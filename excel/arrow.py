@@ -2,7 +2,7 @@
 
 PyArrow imports pandas for the first column that it makes, in case it is ever given a column of pandas: 0.28 s and 44 MB
 of each process that writes a file. It is shown an empty module once, and looks no more. Reports, which need pandas,
-import it themselves, after this module, and hand over lists.
+import it themselves, after this module, and make columns of lists.
 """
 
 from __future__ import annotations
