@@ -7,6 +7,7 @@ kept, one request at a time on each, and of an answer only the status and the le
 from __future__ import annotations
 
 import heapq
+import itertools
 import json
 import re
 import selectors
@@ -51,6 +52,10 @@ class Plan(BaseModel):
     """No request is begun later than that."""
     per_second: float = 0.0
     """Requests are due at that rate, and waiting for a free connection counts; 0 is as fast as can be."""
+    until: Path | None = None
+    """Repeat the requests until this file exists; the last answer to each is kept."""
+    times: Path | None = None
+    """Where the Unix times at which the answers came are written, a line each; 0 without an answer."""
 
 
 class Report(BaseModel):
@@ -78,14 +83,17 @@ def run(plan: Plan) -> Report:
     """Send all requests, or as many as the time allows."""
     requests = _prepared(plan)
     answers: list[bytes] = [b""] * len(requests)
-    turns = iter(range(len(requests)))
+    times = [0.0] * len(requests)
+    turns = itertools.count() if plan.until else iter(range(len(requests)))
     report = drive(
         plan.base,
         plan.connections,
-        lambda begun: _sender(plan, requests, turns, answers, begun),
+        lambda begun: _sender(plan, requests, turns, answers, times, begun),
         start_at=plan.start_at,
     )
     plan.answers.write_bytes(b"\n".join(answers))
+    if plan.times:
+        plan.times.write_text("\n".join(map(str, times)))
     return report
 
 
@@ -143,13 +151,22 @@ def _prepared(plan: Plan) -> list[bytes]:
     ]
 
 
-def _sender(plan: Plan, requests: Sequence[bytes], turns: Iterator[int], answers: list[bytes], begun: float) -> Script:
+def _sender(
+    plan: Plan,
+    requests: Sequence[bytes],
+    turns: Iterator[int],
+    answers: list[bytes],
+    times: list[float],
+    begun: float,
+) -> Script:
     """Takes the next of all requests, again and again."""
-    for number in turns:
-        due = begun + number / plan.per_second if plan.per_second else 0.0
-        if max(due, time.perf_counter()) >= begun + plan.seconds:
+    for turn in turns:
+        due = begun + turn / plan.per_second if plan.per_second else 0.0
+        if max(due, time.perf_counter()) >= begun + plan.seconds or (plan.until and plan.until.exists()):
             return
+        number = turn % len(requests)
         _, answers[number] = yield requests[number], due
+        times[number] = time.time()
 
 
 def _address(base: str) -> tuple[str, int]:

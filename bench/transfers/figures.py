@@ -18,6 +18,7 @@ FIRST_TASK_SECONDS = 1.0
 VISIBLE_SECONDS = 1.0
 MOST = {"GSE calls for a target": 0.010, "success seen": 3.0}
 """The most that ours may take."""
+READ_SPAN = "from the first success until the job is over"
 RATIOS_TO_REACH = {"joins/s": 2.5, "status reads/s": 1.0}
 
 
@@ -76,7 +77,10 @@ def _build_target_figures(rounds: Sequence[TransferRound]) -> Iterator[Figure]:
 def _build_ratios(ours: Sequence[TransferRound], seed: Sequence[TransferRound]) -> Iterator[Figure]:
     measures: dict[str, tuple[Callable[[TransferRound], float], str]] = {
         "joins/s": (_joins, "medians of rounds in turn"),
-        "status reads/s": (lambda each: each.reads_per_second, "medians of rounds in turn; while files travel"),
+        "status reads/s": (
+            lambda each: each.reads_per_second,
+            f"medians of rounds in turn; {READ_SPAN}",
+        ),
     }
     for what, (of, how) in measures.items():
         ratio, reach = _median(ours, of) / _median(seed, of), RATIOS_TO_REACH[what]
@@ -98,7 +102,11 @@ def _describe_measures(name: str, rounds: Sequence[TransferRound]) -> Iterator[F
         "first GSE task": (lambda each: each.first_task, "s", "after the window's end"),
         "last GSE task": (lambda each: each.last_task, "s", "after the window's end"),
         "GSE calls for a target": (_calls, "", "transfers, results, terminations and states of agents"),
-        "status reads/s under way": (lambda each: each.reads_per_second, "1/s", "16 at a time for 5 s"),
+        "status reads/s under way": (
+            lambda each: each.reads_per_second,
+            "1/s",
+            f"16 at a time, {READ_SPAN}",
+        ),
         "status reads/s at the end": (lambda each: each.last_reads_per_second, "1/s", "16 at a time"),
         "success seen": (lambda each: max(each.seen), "s", "after a watched target had its file; the slowest"),
         "job over": (lambda each: each.converged, "s", "after its last target had the file"),

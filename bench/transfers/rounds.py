@@ -27,6 +27,7 @@ JOIN_CONNECTIONS = 512
 """Tens of thousands of hosts send requests at once; answers that are awaited at a time."""
 READ_CONNECTIONS = 16
 READ_SECONDS = 5.0
+"""How long the other design is read at the end."""
 WATCHED = 50
 WATCH_SECONDS = 0.2
 STANDING_SECONDS = 1.0
@@ -97,6 +98,7 @@ async def run(
         after = _cpu_seconds(contender)
     window_end = (window_number + 1) * WINDOW_SECONDS
     tasks, deliveries, counts = await gse.tasks(), await gse.deliveries(), await gse.stats()
+    require_true_reads(travelling.read_answers, travelling.read_at, [deliveries[agent].at for agent in agents])
     begun = [each["created_at"] - window_end for each in tasks]
     return TransferRound(
         targets=targets,
@@ -136,6 +138,20 @@ def visible(
     return found
 
 
+def require_true_reads(answers: Sequence[bytes], times: Sequence[float], delivered_at: Sequence[float]) -> None:
+    """Check what was read of each target while files travelled.
+
+    Raises:
+        TransferRoundFailed: A task had succeeded before its target had the file, or was in a state that none can be in.
+    """
+    for answer, read_at, delivered in zip(answers, times, delivered_at, strict=True):
+        if not answer:
+            continue
+        status = json.loads(answer).get("status")
+        if status not in ("Pending", "Running", "Success") or (status == "Success" and read_at < delivered):
+            raise TransferRoundFailed(f"read at {read_at}: {answer!r}; the target had the file at {delivered}")
+
+
 def _next_window(moment: float) -> float:
     """A moment after the beginning of the first window that begins later."""
     return (moment // WINDOW_SECONDS + 1) * WINDOW_SECONDS + 0.05
@@ -147,6 +163,9 @@ class _WatchedRound:
 
     began_at: float
     reads: Report
+    """From the first success of a watched task until the jobs were over."""
+    read_answers: Sequence[bytes]
+    read_at: Sequence[float]
     seen_at: Mapping[str, float]
     over_at: float
     succeeded: int
@@ -156,12 +175,21 @@ async def _watch_round(
     scene: _RoundSetup, task_ids: Mapping[str, str], jobs: Sequence[str], window_number: int
 ) -> _WatchedRound:
     await asyncio.sleep(max(0.0, (window_number + 1) * WINDOW_SECONDS + 1 - time.time()))
-    began_at = time.time()
-    watching = asyncio.create_task(_watch(scene, task_ids))
+    began_at, first_seen = time.time(), asyncio.Event()
+    watching = asyncio.create_task(_watch(scene, task_ids, first_seen))
+    seeing = asyncio.create_task(first_seen.wait())
+    await asyncio.wait({watching, seeing}, return_when=asyncio.FIRST_COMPLETED)
+    over, times = scene.folder / "over", scene.folder / "times"
+    over.unlink(missing_ok=True)
     requests = _reads(scene.contender, list(task_ids.values()))
-    reads, _ = await _load(scene, requests, READ_CONNECTIONS, seconds=READ_SECONDS)
-    over_at, succeeded = await _wait_for_jobs(scene, jobs)
-    return _WatchedRound(began_at, reads, await watching, over_at, succeeded)
+    reading = asyncio.create_task(_load(scene, requests, READ_CONNECTIONS, until=over, times=times))
+    try:
+        over_at, succeeded = await _wait_for_jobs(scene, jobs)
+    finally:
+        over.touch()
+    reads, answers = await reading
+    read_at = [float(each) for each in times.read_text().split("\n")]
+    return _WatchedRound(began_at, reads, answers, read_at, await watching, over_at, succeeded)
 
 
 async def _last_reads(scene: _RoundSetup, task_ids: Sequence[str], travelling: _WatchedRound) -> tuple[Report, int]:
@@ -177,9 +205,7 @@ async def _load(
     scene: _RoundSetup,
     requests: Sequence[tuple[str, str, Any]],
     connections: int,
-    *,
-    start_at: float = 0.0,
-    seconds: float = 3_600.0,
+    **other: Any,
 ) -> tuple[Report, list[bytes]]:
     """The load generator, in a process of its own."""
     asked, answered = scene.folder / "requests", scene.folder / "answers"
@@ -190,8 +216,7 @@ async def _load(
         requests=asked,
         answers=answered,
         connections=connections,
-        start_at=start_at,
-        seconds=seconds,
+        **other,
     )
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.load"),
@@ -217,8 +242,8 @@ def _reads(contender: TransferContender, task_ids: Sequence[str]) -> list[tuple[
     return [("GET", contender.status_prefix + task_id, None) for task_id in task_ids]
 
 
-async def _watch(scene: _RoundSetup, task_ids: Mapping[str, str]) -> dict[str, float]:
-    """When some targets' tasks were first seen to have succeeded."""
+async def _watch(scene: _RoundSetup, task_ids: Mapping[str, str], first_seen: asyncio.Event) -> dict[str, float]:
+    """When some targets' tasks were first seen to have succeeded; the event is set with the first of them."""
     waiting = {agent: task_ids[agent] for agent in random.Random(0).sample(sorted(task_ids), WATCHED)}
     seen: dict[str, float] = {}
     deadline = time.time() + PATIENCE_SECONDS
@@ -226,6 +251,7 @@ async def _watch(scene: _RoundSetup, task_ids: Mapping[str, str]) -> dict[str, f
         for agent, task_id in list(waiting.items()):
             if await _has_succeeded(scene, task_id):
                 seen[agent] = time.time()
+                first_seen.set()
                 del waiting[agent]
         await asyncio.sleep(WATCH_SECONDS)
     if waiting:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from aiohttp import web
 from bench import load
 from bench.load import Plan, Report
 from bench.transfers import figures, rounds
-from bench.transfers.rounds import TransferRound
+from bench.transfers.rounds import TransferRound, TransferRoundFailed
 from bench.transfers.surroundings import FileDelivery
 
 
@@ -81,6 +81,43 @@ async def test_load_begins_and_ends_when_it_is_told(tmp_path: Path) -> None:
     assert report.begun_at >= start_at
     assert 0 < len(answers) < 20_000
     assert report.statuses == {200: len(answers)}
+
+
+async def test_load_repeats_until_a_file_exists_and_keeps_the_times_of_answers(tmp_path: Path) -> None:
+    """Requests begin anew after the last one; each has the time of its last answer."""
+    until, times = tmp_path / "over", tmp_path / "times"
+    began = time.time()
+    async with echo() as base:
+        loading = asyncio.create_task(
+            run_load(base, tmp_path, [("GET", f"/{number}", None) for number in range(20)], until=until, times=times)
+        )
+        await asyncio.sleep(0.5)
+        until.touch()
+        report, answers = await loading
+
+    assert [each["path"] for each in answers] == [f"/{number}" for number in range(20)]
+    assert report.statuses[200] > 20
+    at = [float(line) for line in times.read_text().split("\n")]
+    assert len(at) == 20
+    assert began < min(at) <= max(at) <= time.time()
+    assert report.ended_at - report.begun_at < 5
+
+
+@pytest.mark.parametrize(
+    ("answer", "read_at", "is_true"),
+    [
+        (b'{"status": "Success"}', 11.0, True),
+        (b'{"status": "Success"}', 9.0, False),
+        (b'{"status": "Running"}', 11.0, True),
+        (b'{"status": "Failed"}', 11.0, False),
+        (b'{"title": "Not found"}', 11.0, False),
+        (b"", 0.0, True),
+    ],
+)
+def test_reads_that_say_what_is_not_so_end_the_round(answer: bytes, read_at: float, is_true: bool) -> None:
+    """A success before the target had its file counts for no one; what was not read says nothing."""
+    with nullcontext() if is_true else pytest.raises(TransferRoundFailed):
+        rounds.require_true_reads([answer], [read_at], [10.0])
 
 
 GOOD = TransferRound(
