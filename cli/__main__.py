@@ -22,7 +22,7 @@ if __name__ == "__main__":
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import uvloop
@@ -36,7 +36,10 @@ from domain import VERSION
 from domain.faults import Fault
 from haulage import DownloadRequest, Encoding, FileType, LateColumnPolicy
 from haulage.transport import encode_path_step
-from infra import log, settings
+from infra import log
+
+if TYPE_CHECKING:
+    from infra.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 systems_app = typer.Typer(no_args_is_help=True)
@@ -161,6 +164,7 @@ def doctor(
     If a `haulage up` runs and the environment names no database, its components are checked.
     """
     from cli import doctor as checks
+    from infra import settings
 
     log.configure_json_logging("ERROR")  # what a check finds says more than the warnings of the client that it calls
     components = load_environment_and_describe(command.load_settings_with_data_dir(data_dir).data_dir)
@@ -230,11 +234,7 @@ def export(
     )
     work = exporting.build_export_command(request, out)
     check = partial(exporting.require_writable_file_or_current_folder, out)
-    command.run_and_exit(
-        command.run_with_api(
-            command.configure_logging_and_resolve_data_dir(data_dir), api, work, as_json=as_json, check=check
-        )
-    )
+    command.run_and_exit(command.run_with_api(data_dir, api, work, as_json=as_json, check=check))
 
 
 @app.command()
@@ -251,9 +251,7 @@ def ask(
 
     Exit codes: 0 the request succeeded, 2 the API refused it, 3 the API does not answer.
     """
-    command.run_and_exit(
-        command.send_request(command.configure_logging_and_resolve_data_dir(data_dir), api, method.upper(), path, body)
-    )
+    command.run_and_exit(command.send_request(data_dir, api, method.upper(), path, body))
 
 
 System = Annotated[str, typer.Argument(help="downloads, transfers, orders, addresses or tasks.")]
@@ -320,8 +318,7 @@ def _request_and_print_systems(
             await transport.close()
         return CommandOutput(answer, tuple(map(_describe_system, answer.get("items", [answer]))))
 
-    folder = command.configure_logging_and_resolve_data_dir(data_dir)
-    command.run_and_exit(command.run_with_api(folder, api, request_systems, as_json=as_json, as_admin=True))
+    command.run_and_exit(command.run_with_api(data_dir, api, request_systems, as_json=as_json, as_admin=True))
 
 
 def _describe_system(system: Mapping[str, Any]) -> str:
@@ -332,13 +329,13 @@ def _describe_system(system: Mapping[str, Any]) -> str:
     return f"{system['system']}: paused{since} by {pause['who']}: {pause['reason']}"
 
 
-def _load_settings_for_terminal(data_dir: Path | None) -> settings.Settings:
+def _load_settings_for_terminal(data_dir: Path | None) -> Settings:
     """Load the settings of a command at a terminal, which logs only warnings; components log to files."""
     log.configure_json_logging("WARNING")
     return command.load_settings_with_data_dir(data_dir)
 
 
-def _load_settings_for_server() -> settings.Settings:
+def _load_settings_for_server() -> Settings:
     loaded = command.load_settings_or_exit()
     log.configure_json_logging(loaded.log_level)
     return loaded

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -27,7 +27,10 @@ from domain.faults import ComponentUnreachable, Fault
 from haulage.errors import ApiUnreachable, FileDamaged, HaulageError, RequestRefused, WorkFailed
 from haulage.projects import create_project
 from haulage.transport import ApiResponse, RetryingApiTransport
-from infra import log, settings
+from infra import log
+
+if TYPE_CHECKING:
+    from infra.settings import Settings
 
 Api = Annotated[
     str | None, typer.Option("--api", envvar="HAULAGE_API_URL", help="Another machine's API; needs HAULAGE_API_KEY.")
@@ -98,7 +101,7 @@ def do_nothing() -> None:
 
 
 async def run_with_api(
-    data_dir: Path,
+    data_dir: Path | None,
     url: str | None,
     work: Callable[[ApiAddress, ProgressDisplay], Awaitable[CommandOutput]],
     *,
@@ -112,6 +115,7 @@ async def run_with_api(
         as_admin: Whether the work needs the administrator's key; `HAULAGE_API_KEY` holds it for another machine's API.
         check: Raises CommandFault before the API is asked anything.
     """
+    configure_logging()
     try:
         check()
         address = await find_api_address_and_key(url, data_dir, as_admin=as_admin)
@@ -129,7 +133,7 @@ async def run_with_api(
     return answer.exit_code
 
 
-async def send_request(data_dir: Path, url: str | None, method: str, path: str, body: str | None) -> int:
+async def send_request(data_dir: Path | None, url: str | None, method: str, path: str, body: str | None) -> int:
     """Send one request and print its response, with the admin key of this machine by default; return the exit code."""
 
     async def send_and_print_response(address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
@@ -171,15 +175,14 @@ def _build_body_arguments(body: str | None) -> dict[str, object]:
     return {"data": body.encode(), "headers": {"Content-Type": "application/json"}}
 
 
-def configure_logging_and_resolve_data_dir(data_dir: Path | None) -> Path:
-    """Return the folder of all data of a command at a terminal, which logs only warnings."""
+def configure_logging() -> None:
+    """Have a command at a terminal log only warnings."""
     log.configure_json_logging("WARNING")
     # The client library's lines, such as that a pause holds a request up, are for the person at the terminal.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_CommandNamingFormatter("haulage: %(message)s"))
     library = logging.getLogger("haulage")
     library.handlers, library.propagate = [handler], False
-    return (data_dir or load_settings_or_exit().data_dir).absolute()
 
 
 class _CommandNamingFormatter(logging.Formatter):
@@ -187,14 +190,16 @@ class _CommandNamingFormatter(logging.Formatter):
         return replace_routes_by_commands(super().format(record))
 
 
-def load_settings_with_data_dir(data_dir: Path | None) -> settings.Settings:
+def load_settings_with_data_dir(data_dir: Path | None) -> Settings:
     """Return the settings with the folder that was named, if one was."""
     loaded = load_settings_or_exit()
     return loaded.model_copy(update={"data_dir": (data_dir or loaded.data_dir).absolute()})
 
 
-def load_settings_or_exit() -> settings.Settings:
+def load_settings_or_exit() -> Settings:
     """Return the settings of this process; print a sentence and exit where one of them is wrong."""
+    from infra import settings  # noqa: PLC0415 - a command that is given an API needs none
+
     try:
         return settings.load_settings_from_environment()
     except Fault as fault:
@@ -202,8 +207,10 @@ def load_settings_or_exit() -> settings.Settings:
         raise typer.Exit(ExitCode.REFUSED) from None
 
 
-async def find_api_address_and_key(url: str | None, data_dir: Path, *, as_admin: bool = False) -> ApiAddress:
+async def find_api_address_and_key(url: str | None, data_dir: Path | None, *, as_admin: bool = False) -> ApiAddress:
     """Return the API that was named, or the one of the `haulage up` on this machine.
+
+    No setting is read where an API was named: those of this machine, if there are any, are not its own.
 
     Raises:
         ApiNotFound: There is none, or no key for it.
@@ -213,20 +220,23 @@ async def find_api_address_and_key(url: str | None, data_dir: Path, *, as_admin:
         if KEY_VARIABLE not in os.environ:
             raise ApiNotFound(f"{url} needs a key. Put your project's key into {KEY_VARIABLE}.")
         return ApiAddress(url, os.environ[KEY_VARIABLE])
-    if not set_environment_of_running_installation(data_dir) and MARKER_VARIABLE not in os.environ:
-        raise ApiNotFound(
-            f"No API was named, and no `haulage up` runs in {data_dir}. Go to the folder where one was started, "
-            f"give --api (and {KEY_VARIABLE}), or start one."
-        )
-    settings.load_settings_from_environment.cache_clear()
+    from infra import settings  # noqa: PLC0415 - see load_settings_or_exit
+
     try:
+        folder = (data_dir or settings.load_settings_from_environment().data_dir).absolute()
+        if not set_environment_of_running_installation(folder) and MARKER_VARIABLE not in os.environ:
+            raise ApiNotFound(
+                f"No API was named, and no `haulage up` runs in {folder}. Go to the folder where one was started, "
+                f"give --api (and {KEY_VARIABLE}), or start one."
+            )
+        settings.load_settings_from_environment.cache_clear()
         api = settings.load_settings_from_environment().api
     except Fault as fault:
         raise CommandFault(fault.record.sentence) from None
     local, admin_key = f"http://{api.host}:{api.port}", api.admin_key.get_secret_value()
     if KEY_VARIABLE in os.environ:
         return ApiAddress(local, os.environ[KEY_VARIABLE])
-    return ApiAddress(local, admin_key if as_admin else await load_or_create_project_key(local, admin_key, data_dir))
+    return ApiAddress(local, admin_key if as_admin else await load_or_create_project_key(local, admin_key, folder))
 
 
 async def load_or_create_project_key(url: str, admin_key: str, data_dir: Path) -> str:

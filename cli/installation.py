@@ -12,7 +12,7 @@ from cli import command
 from cli.command import DataDir
 from dev.embedded.environment import set_environment_of_running_installation
 from dev.embedded.secrets import SECRET_NAMES
-from infra import log, settings
+from infra import log
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the backup.")]
 EngineDatabase = Annotated[
@@ -53,6 +53,7 @@ def reseal(
     if not set_environment_of_running_installation(folder) and remove_old:
         raise typer.BadParameter(f"--remove-old needs a `haulage up` that runs in {folder}, and no other settings.")
     from cli import secrets
+    from infra import settings
 
     settings.load_settings_from_environment.cache_clear()
     command.run_and_exit(secrets.reseal(command.load_settings_with_data_dir(data_dir), folder if remove_old else None))
@@ -64,6 +65,7 @@ def backup(folder: Folder, engine_database: EngineDatabase = None, data_dir: Dat
     Of a running `haulage up`, or of the installation that the settings name, with the databases of its Temporal.
     """
     from cli.backups import backup as backing_up
+    from infra import settings
 
     log.configure_json_logging("WARNING")
     folder_of_data = command.load_settings_with_data_dir(data_dir).data_dir

@@ -97,7 +97,7 @@ async def _find_own_project_id(address: ApiAddress, data_dir: Path | None) -> st
     """Return the id of this machine's own project, which is made if there is none."""
     from haulage.projects import find_project_id_of_key
 
-    folder = command.configure_logging_and_resolve_data_dir(data_dir)
+    folder = command.load_settings_with_data_dir(data_dir).data_dir
     own = await command.load_or_create_project_key(address.url, address.key, folder)
     found = await find_project_id_of_key(address.url, own)
     if found is None:
@@ -292,7 +292,7 @@ def run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json:
 
     command.run_and_exit(
         command.run_with_api(
-            command.configure_logging_and_resolve_data_dir(data_dir),
+            data_dir,
             api,
             run_with_client,
             as_json=as_json,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 LINE_EVERY_PERCENT = 25
 
@@ -31,6 +33,13 @@ def show_progress() -> Iterator[ProgressDisplay]:
     if not console.is_terminal:
         yield _LineDisplay(console)
         return
+    from rich.progress import (  # noqa: PLC0415 - scripts, which have no terminal, start sooner without it
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

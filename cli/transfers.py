@@ -234,6 +234,4 @@ def _run_command(
     *,
     as_json: bool,
 ) -> None:
-    command.run_and_exit(
-        command.run_with_api(command.configure_logging_and_resolve_data_dir(data_dir), api, work, as_json=as_json)
-    )
+    command.run_and_exit(command.run_with_api(data_dir, api, work, as_json=as_json))

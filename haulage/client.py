@@ -14,7 +14,9 @@ from haulage.models import Download, DownloadRequest, State
 from haulage.saving import FileSaver, Progress, SavedFile, ignore_progress
 from haulage.transport import RetryingApiTransport, encode_path_step
 
-FIRST_POLL_SECONDS = 0.1
+FIRST_POLL_SECONDS = 0.05
+POLL_GROWTH = 1.25
+"""A download is seen to have ended a quarter later than it did, at most."""
 LONGEST_POLL_SECONDS = 1.0
 
 
@@ -58,7 +60,7 @@ class Client:
         while last is None or not last.state.final:
             if last is not None:
                 await asyncio.sleep(pause)
-                pause = min(pause * 1.5, LONGEST_POLL_SECONDS)
+                pause = min(pause * POLL_GROWTH, LONGEST_POLL_SECONDS)
             now = await self.read(task_id)
             if now != last:
                 yield now

@@ -96,7 +96,7 @@ class ShardSender:
         """Send until every target has ended, at the deadline at the latest."""
         await self._recover_task_ids_from_journal()
         self._abandon_tasks_of_other_hosts()
-        schedule = PollSchedule()
+        schedule = PollSchedule(len(self._progress.targets))
         while self._progress.unfinished and time.time() < self._context.deadline:
             await self._terminate_broken_tasks()
             await self._end_or_terminate_cancelled()

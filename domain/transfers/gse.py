@@ -353,16 +353,19 @@ def _parse_error_message(entry: Mapping[str, Any]) -> str:
 
 
 _FIRST_POLL_PAUSES = (1.0, 1.0)
+FEW_TARGETS = 100
+"""Of so many targets some may have the file after a second, and a poll costs little."""
 _POLL_PAUSES = ((2.0, 9), (5.0, 56))
 """Seconds between further polls, and how often; after these LAST_POLL_SECONDS."""
 LAST_POLL_SECONDS = 10.0
 
 
 class PollSchedule:
-    """The pauses between polls of one shard: short at first, longer while no target ends."""
+    """The pauses between polls of one shard: short at first where it has few targets, longer while none ends."""
 
-    def __init__(self) -> None:
-        self._pauses: Iterator[float] = itertools.chain(_FIRST_POLL_PAUSES, _iterate_poll_pauses())
+    def __init__(self, targets: int) -> None:
+        first = _FIRST_POLL_PAUSES if targets <= FEW_TARGETS else ()
+        self._pauses: Iterator[float] = itertools.chain(first, _iterate_poll_pauses())
 
     def advance_to_next_pause(self, *, any_just_ended: bool) -> float:
         """Return the pause before the next poll; begin with 2 s again if targets ended since the last poll."""

@@ -358,11 +358,12 @@ def test_final_is_final_and_nothing_is_sent_for_nothing(
     assert succeeded <= ends.keys()
 
 
-def test_polls_come_often_at_first_and_when_targets_finish() -> None:
-    """1, 1, then 2 for a while, then 5, then 10 seconds; back to 2 when targets have finished."""
-    cadence = PollSchedule()
-    pauses = [cadence.advance_to_next_pause(any_just_ended=False) for _ in range(70)]
+@pytest.mark.parametrize(("targets", "first"), [(1, [1, 1]), (100, [1, 1]), (101, []), (1_000, [])])
+def test_polls_come_often_at_first_and_when_targets_finish(targets: int, first: list[int]) -> None:
+    """1 and 1 where targets are few, then 2 for a while, then 5, then 10 seconds; back to 2 when targets have ended."""
+    cadence = PollSchedule(targets)
+    pauses = [cadence.advance_to_next_pause(any_just_ended=False) for _ in range(68 + len(first))]
 
-    assert pauses == [1] * 2 + [2] * 9 + [5] * 56 + [10] * 3
+    assert pauses == first + [2] * 9 + [5] * 56 + [10] * 3
     assert cadence.advance_to_next_pause(any_just_ended=True) == 2
     assert [cadence.advance_to_next_pause(any_just_ended=False) for _ in range(9)] == [2] * 8 + [5]
