@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,7 @@ def test_a_setting_that_is_none_ends_each_command_in_one_sentence(
     monkeypatch.setattr("infra.log.configure_json_logging", lambda _level: None)
     monkeypatch.setattr(logging.getLogger("haulage"), "handlers", [])
     monkeypatch.setattr(logging.getLogger("haulage"), "propagate", True)
+    monkeypatch.setattr("cli.command.flush_and_exit", sys.exit)
     monkeypatch.setenv("HAULAGE_API", "http://127.0.0.1:8080")
     load_settings_from_environment.cache_clear()
 
