@@ -14,9 +14,7 @@ import pytest
 import uvloop
 from pydantic import BaseModel
 
-from tests.support import scheduling
-
-pytest_plugins = ["tests.support.fixtures", "tests.support.reporting"]
+pytest_plugins = ["tests.support.fixtures", "tests.support.reporting", "tests.support.scheduling"]
 
 # On a busy machine an example may take long without being wrong; a failing one prints how to run it again.
 hypothesis.settings.register_profile(
@@ -61,32 +59,12 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
     return {"uvloop": uvloop.new_event_loop}
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest."""
-    # Tests that start the processes anew come last, those with the same settings one after the other.
-    items.sort(key=lambda item: (scheduling.order(item.nodeid), _describe_deployment(item)))
-
-
-def _describe_deployment(item: pytest.Item) -> str:
-    """Return the settings with which a test starts the processes that it kills; empty where it shares them."""
-    marker = item.get_closest_marker("deployment")
-    return repr({name: value for name, value in marker.kwargs.items() if name != "why"}) if marker else ""
-
-
 def pytest_collection_finish() -> None:
     """Let the collector look at what tests make, not again and again at all that was imported for them."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE)
     gc.enable()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> scheduling.ByFile:
-    """Give out files in that order."""
-    config.option.loadscopereorder = False
-    return scheduling.ByFile(config, log)
 
 
 @pytest.hookimpl(trylast=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from xdist.scheduler import LoadFileScheduling
 
 _FAULTS_OF_DOWNLOADS = tuple(
@@ -46,3 +49,29 @@ def order(nodeid: str) -> int:
     """Return the place of a test's folder in the run; within a folder the order is random."""
     places = (place for place, folder in enumerate(LONGEST_FIRST) if nodeid.startswith(folder))
     return next(places, len(LONGEST_FIRST))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest."""
+    # Tests that start the processes anew come last, those with the same settings one after the other.
+    items.sort(key=lambda item: (order(item.nodeid), _describe_deployment(item)))
+
+
+def _describe_deployment(item: pytest.Item) -> str:
+    """Return the settings with which a test starts the processes that it kills; empty where it shares them."""
+    marker = item.get_closest_marker("deployment")
+    return repr({name: value for name, value in marker.kwargs.items() if name != "why"}) if marker else ""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    """Give out files in that order."""
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str) -> None:
+    """End the run and name the test: what a process leaves when it dies is given out again, and waited for in vain."""
+    pytest.exit(f"{crashitem} ended the process that it ran in.", returncode=1)
