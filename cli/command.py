@@ -115,7 +115,6 @@ async def run_with_api(
         as_admin: Whether the work needs the administrator's key; `HAULAGE_API_KEY` holds it for another machine's API.
         check: Raises CommandFault before the API is asked anything.
     """
-    configure_logging()
     try:
         check()
         address = await find_api_address_and_key(url, data_dir, as_admin=as_admin)
@@ -131,6 +130,20 @@ async def run_with_api(
     for sentence in answer.warnings:
         print_warning(sentence)
     return answer.exit_code
+
+
+def run_with_api_and_exit(
+    data_dir: Path | None,
+    url: str | None,
+    work: Callable[[ApiAddress, ProgressDisplay], Awaitable[CommandOutput]],
+    *,
+    as_json: bool,
+    as_admin: bool = False,
+    check: Callable[[], None] = do_nothing,
+) -> NoReturn:
+    """Do what `run_with_api` does, as a whole command: log only warnings, and exit."""
+    configure_logging()
+    run_and_exit(run_with_api(data_dir, url, work, as_json=as_json, as_admin=as_admin, check=check))
 
 
 async def send_request(data_dir: Path | None, url: str | None, method: str, path: str, body: str | None) -> int:
