@@ -234,7 +234,7 @@ def export(
     )
     work = exporting.build_export_command(request, out)
     check = partial(exporting.require_writable_file_or_current_folder, out)
-    command.run_with_api_and_exit(data_dir, api, work, as_json=as_json, check=check)
+    command.run_at_terminal_and_exit(command.run_with_api(data_dir, api, work, as_json=as_json, check=check))
 
 
 @app.command()
@@ -251,8 +251,7 @@ def ask(
 
     Exit codes: 0 the request succeeded, 2 the API refused it, 3 the API does not answer.
     """
-    command.configure_logging()
-    command.run_and_exit(command.send_request(data_dir, api, method.upper(), path, body))
+    command.run_at_terminal_and_exit(command.send_request(data_dir, api, method.upper(), path, body))
 
 
 System = Annotated[str, typer.Argument(help="downloads, transfers, orders, addresses or tasks.")]
@@ -319,7 +318,9 @@ def _request_and_print_systems(
             await transport.close()
         return CommandOutput(answer, tuple(map(_describe_system, answer.get("items", [answer]))))
 
-    command.run_with_api_and_exit(data_dir, api, request_systems, as_json=as_json, as_admin=True)
+    command.run_at_terminal_and_exit(
+        command.run_with_api(data_dir, api, request_systems, as_json=as_json, as_admin=True)
+    )
 
 
 def _describe_system(system: Mapping[str, Any]) -> str:

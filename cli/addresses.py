@@ -298,7 +298,9 @@ def _run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json
         async with Addresses(address.url, address.key, who=who or command.get_user_name()) as addresses:
             return await work(addresses, progress)
 
-    command.run_with_api_and_exit(data_dir, api, run_with_client, as_json=as_json, as_admin=True)
+    command.run_at_terminal_and_exit(
+        command.run_with_api(data_dir, api, run_with_client, as_json=as_json, as_admin=True)
+    )
 
 
 def _build_filters(topic: str | None, module: str | None, kind: str | None) -> dict[str, Any]:

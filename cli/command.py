@@ -132,20 +132,6 @@ async def run_with_api(
     return answer.exit_code
 
 
-def run_with_api_and_exit(
-    data_dir: Path | None,
-    url: str | None,
-    work: Callable[[ApiAddress, ProgressDisplay], Awaitable[CommandOutput]],
-    *,
-    as_json: bool,
-    as_admin: bool = False,
-    check: Callable[[], None] = do_nothing,
-) -> NoReturn:
-    """Do what `run_with_api` does, as a whole command: log only warnings, and exit."""
-    configure_logging()
-    run_and_exit(run_with_api(data_dir, url, work, as_json=as_json, as_admin=as_admin, check=check))
-
-
 async def send_request(data_dir: Path | None, url: str | None, method: str, path: str, body: str | None) -> int:
     """Send one request and print its response, with the admin key of this machine by default; return the exit code."""
 
@@ -347,6 +333,12 @@ def run_and_exit(
             # asyncio and typer would print it, but control does not return to them.
             sys.excepthook(*sys.exc_info())
     flush_and_exit(code)
+
+
+def run_at_terminal_and_exit(main: Coroutine[Any, Any, int]) -> NoReturn:
+    """Run a command that talks to an API: log only warnings, and exit as `run_and_exit` does."""
+    configure_logging()
+    run_and_exit(main)
 
 
 def _describe_failure(error: BaseException) -> str | None:

@@ -245,4 +245,4 @@ def _run_with_client(
         async with Client(address.url, address.key) as client:
             return await work(client)
 
-    command.run_with_api_and_exit(data_dir, api, open_and_work, as_json=as_json, check=check)
+    command.run_at_terminal_and_exit(command.run_with_api(data_dir, api, open_and_work, as_json=as_json, check=check))

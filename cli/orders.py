@@ -290,7 +290,9 @@ def run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json:
         async with Orders(address.url, address.key) as orders:
             return await work(orders, address, progress)
 
-    command.run_with_api_and_exit(data_dir, api, run_with_client, as_json=as_json, as_admin=True)
+    command.run_at_terminal_and_exit(
+        command.run_with_api(data_dir, api, run_with_client, as_json=as_json, as_admin=True)
+    )
 
 
 async def _describe_latest_faults(

@@ -15,7 +15,7 @@ LINE_EVERY_PERCENT = 25
 
 
 class ProgressDisplay(Protocol):
-    """Shows how far several things are, each by its name."""
+    """Shows how far several pieces of work are, each by its name."""
 
     def show(self, name: str, done: int, total: int | None, text: str) -> None:
         """Show one of them.

@@ -369,4 +369,4 @@ def run_with_client(
         async with Tasks(address.url, address.key) as tasks:
             return await use_client(tasks, progress)
 
-    command.run_with_api_and_exit(data_dir, api, open_and_work, as_json=as_json, check=check)
+    command.run_at_terminal_and_exit(command.run_with_api(data_dir, api, open_and_work, as_json=as_json, check=check))

@@ -234,4 +234,4 @@ def _run_command(
     *,
     as_json: bool,
 ) -> None:
-    command.run_with_api_and_exit(data_dir, api, work, as_json=as_json)
+    command.run_at_terminal_and_exit(command.run_with_api(data_dir, api, work, as_json=as_json))

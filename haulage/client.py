@@ -16,7 +16,7 @@ from haulage.transport import RetryingApiTransport, encode_path_step
 
 FIRST_POLL_SECONDS = 0.05
 POLL_GROWTH = 1.25
-"""A download is seen to have ended a quarter later than it did, at most."""
+"""The end of a download is seen late by a quarter of its time and the first pause, at most."""
 LONGEST_POLL_SECONDS = 1.0
 
 

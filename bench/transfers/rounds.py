@@ -179,6 +179,7 @@ async def _watch_round(
     watching = asyncio.create_task(_watch(scene, task_ids, first_seen))
     seeing = asyncio.create_task(first_seen.wait())
     await asyncio.wait({watching, seeing}, return_when=asyncio.FIRST_COMPLETED)
+    seeing.cancel()
     over, times = scene.folder / "over", scene.folder / "times"
     over.unlink(missing_ok=True)
     requests = _reads(scene.contender, list(task_ids.values()))

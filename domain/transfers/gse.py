@@ -354,7 +354,7 @@ def _parse_error_message(entry: Mapping[str, Any]) -> str:
 
 _FIRST_POLL_PAUSES = (1.0, 1.0)
 FEW_TARGETS = 100
-"""Of so many targets some may have the file after a second, and a poll costs little."""
+"""Up to this many targets may have the file after a second, and a poll costs little."""
 _POLL_PAUSES = ((2.0, 9), (5.0, 56))
 """Seconds between further polls, and how often; after these LAST_POLL_SECONDS."""
 LAST_POLL_SECONDS = 10.0

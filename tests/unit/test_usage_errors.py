@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ from infra.component_settings import ObjectSettings
 from infra.objects import ObjectStore
 from infra.secrets import SecretSealer
 from infra.settings import SecretSettings, load_settings_from_environment
+
+ROOT = Path(__file__).parents[2]
 
 
 def list_commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -147,6 +150,25 @@ def test_a_setting_that_is_none_ends_each_command_in_one_sentence(
     assert said.startswith("haulage: HAULAGE_API is a group of settings")
     assert "did you mean HAULAGE_API_URL?" in said
     assert said.count("\n") == 1
+
+
+async def test_a_named_api_needs_no_setting_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are those of a server, if there are any; a wrong one stopped commands for other machines."""
+    monkeypatch.setenv("HAULAGE_API", "http://127.0.0.1:8080")
+    monkeypatch.setenv(command.KEY_VARIABLE, "hlg_key")
+    load_settings_from_environment.cache_clear()
+
+    assert await command.send_request(tmp_path, "http://127.0.0.1:1", "POST", "/v1/systems", None) == 3
+
+    assert "HAULAGE_API is" not in capsys.readouterr().err
+
+
+def test_commands_are_loaded_without_settings() -> None:
+    """To load them is a tenth of the start of a command."""
+    code = "import sys, cli.__main__; sys.exit('infra.settings' in sys.modules)"
+    assert not subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode
 
 
 async def test_a_wrong_setting_beside_a_named_folder_ends_a_command_with_2(
