@@ -67,7 +67,7 @@ def publish(
     async def publish_and_follow(addresses: Addresses, progress: ProgressDisplay) -> CommandOutput:
         payloads = _read_messages(messages or [], file)
         since = (await addresses.get_unfinished_counts()).at
-        numbers = await _publish_to_configured_pubsub(TOPICS[topic], payloads)
+        numbers = await publish_to_configured_pubsub(TOPICS[topic], payloads)
         await _warn_of_pauses(addresses)
         if not wait:
             return CommandOutput({"published": numbers}, (f"{len(numbers):,} messages are published.",))
@@ -308,12 +308,11 @@ def _build_filters(topic: str | None, module: str | None, kind: str | None) -> d
     return {"topic": TOPICS.get(topic or "", topic), "module": module, "kind": kind}
 
 
-async def _publish_to_configured_pubsub(topic: str, payloads: Sequence[bytes]) -> list[str]:
+async def publish_to_configured_pubsub(topic: str, payloads: Sequence[bytes]) -> list[str]:
     """Publish to the Pub/Sub of the settings, which a running `haulage up` has set."""
     from clients.pubsub import PubSubClient, PubSubFailure
-    from infra import settings
 
-    pubsub = settings.load_settings_from_environment().addresses.pubsub
+    pubsub = command.load_settings().addresses.pubsub
     if not pubsub.project:
         raise CommandFault("No Pub/Sub is configured. Set HAULAGE_ADDRESSES__PUBSUB__PROJECT, or run `haulage up`.")
     try:

@@ -197,13 +197,23 @@ def load_settings_with_data_dir(data_dir: Path | None) -> Settings:
 
 def load_settings_or_exit() -> Settings:
     """Return the settings of this process; print a sentence and exit where one of them is wrong."""
+    try:
+        return load_settings()
+    except CommandFault as fault:
+        typer.echo(f"haulage: {fault}", err=True)
+        raise typer.Exit(ExitCode.REFUSED) from None
+
+
+def load_settings(*, anew: bool = False) -> Settings:
+    """Return the settings of this process, read once or anew; raise CommandFault where one of them is wrong."""
     from infra import settings  # noqa: PLC0415 - a command that is given an API needs none
 
+    if anew:
+        settings.load_settings_from_environment.cache_clear()
     try:
         return settings.load_settings_from_environment()
     except Fault as fault:
-        typer.echo(f"haulage: {fault.record.sentence}", err=True)
-        raise typer.Exit(ExitCode.REFUSED) from None
+        raise CommandFault(fault.record.sentence) from None
 
 
 async def find_api_address_and_key(url: str | None, data_dir: Path | None, *, as_admin: bool = False) -> ApiAddress:
@@ -219,19 +229,13 @@ async def find_api_address_and_key(url: str | None, data_dir: Path | None, *, as
         if KEY_VARIABLE not in os.environ:
             raise ApiNotFound(f"{url} needs a key. Put your project's key into {KEY_VARIABLE}.")
         return ApiAddress(url, os.environ[KEY_VARIABLE])
-    from infra import settings  # noqa: PLC0415 - see load_settings_or_exit
-
-    try:
-        folder = (data_dir or settings.load_settings_from_environment().data_dir).absolute()
-        if not set_environment_of_running_installation(folder) and MARKER_VARIABLE not in os.environ:
-            raise ApiNotFound(
-                f"No API was named, and no `haulage up` runs in {folder}. Go to the folder where one was started, "
-                f"give --api (and {KEY_VARIABLE}), or start one."
-            )
-        settings.load_settings_from_environment.cache_clear()
-        api = settings.load_settings_from_environment().api
-    except Fault as fault:
-        raise CommandFault(fault.record.sentence) from None
+    folder = (data_dir or load_settings().data_dir).absolute()
+    if not set_environment_of_running_installation(folder) and MARKER_VARIABLE not in os.environ:
+        raise ApiNotFound(
+            f"No API was named, and no `haulage up` runs in {folder}. Go to the folder where one was started, "
+            f"give --api (and {KEY_VARIABLE}), or start one."
+        )
+    api = load_settings(anew=True).api
     local, admin_key = f"http://{api.host}:{api.port}", api.admin_key.get_secret_value()
     if KEY_VARIABLE in os.environ:
         return ApiAddress(local, os.environ[KEY_VARIABLE])

@@ -61,6 +61,7 @@ def set_up(
     from haulage.orders import PlatformSetup
 
     options = {"credentials": credentials, **({"starttime": since} if since else {}), **_parse_options(option or [])}
+    capability = None if record is None else _load_json_record(record)
 
     async def set_up_and_describe(orders: Orders, address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
         if project is None and api is not None:
@@ -70,7 +71,7 @@ def set_up(
             kind=kind,
             shop=shop,
             base_url=base_url,
-            capability=None if record is None else _load_json_record(record),
+            capability=capability,
             notify_url=notify_url,
         )
         # One that has not begun would else be fetched with the defaults before it is configured.

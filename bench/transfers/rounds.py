@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import sys
 import time
@@ -98,7 +99,8 @@ async def run(
         after = _cpu_seconds(contender)
     window_end = (window_number + 1) * WINDOW_SECONDS
     tasks, deliveries, counts = await gse.tasks(), await gse.deliveries(), await gse.stats()
-    require_true_reads(travelling.read_answers, travelling.read_at, [deliveries[agent].at for agent in agents])
+    delivered_at = [deliveries[agent].at if agent in deliveries else math.inf for agent in agents]
+    require_true_reads(travelling.read_answers, travelling.read_at, delivered_at)
     begun = [each["created_at"] - window_end for each in tasks]
     return TransferRound(
         targets=targets,

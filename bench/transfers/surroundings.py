@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,13 @@ class FileDelivery:
     at: float
 
 
+def find_first_deliveries(targets: Sequence[Mapping[str, Any]]) -> dict[str, FileDelivery]:
+    """Return by agent when its file arrived first; nothing of those where none did."""
+    arrived = [each for each in targets if each["finished_at"] and each["code"] == 0]
+    arrived.sort(key=lambda each: -each["finished_at"])
+    return {each["agent_id"]: FileDelivery(each["task_id"], each["finished_at"]) for each in arrived}
+
+
 @dataclass(frozen=True)
 class GseProcess:
     """A stand-in GSE in a process of its own."""
@@ -55,12 +62,8 @@ class GseProcess:
         return found
 
     async def deliveries(self) -> dict[str, FileDelivery]:
-        """When each agent had its file, and in which transfer."""
-        return {
-            each["agent_id"]: FileDelivery(each["task_id"], each["finished_at"])
-            for each in await self._read_view("targets")
-            if each["finished_at"] and each["code"] == 0
-        }
+        """When each agent had its file, and in which transfer: the first one, where it was sent more than once."""
+        return find_first_deliveries(await self._read_view("targets"))
 
     async def forget(self) -> None:
         """Begin anew."""

@@ -18,7 +18,7 @@ from bench import load
 from bench.load import Plan, Report
 from bench.transfers import figures, rounds
 from bench.transfers.rounds import TransferRound, TransferRoundFailed
-from bench.transfers.surroundings import FileDelivery
+from bench.transfers.surroundings import FileDelivery, find_first_deliveries
 
 
 @asynccontextmanager
@@ -118,6 +118,18 @@ def test_reads_that_say_what_is_not_so_end_the_round(answer: bytes, read_at: flo
     """A success before the target had its file counts for no one; what was not read says nothing."""
     with nullcontext() if is_true else pytest.raises(TransferRoundFailed):
         rounds.require_true_reads([answer], [read_at], [10.0])
+
+
+def test_a_target_that_was_sent_twice_had_its_file_at_the_first_time() -> None:
+    """What was read in between is true; that it was sent twice is another figure."""
+    targets = [
+        {"agent_id": "a", "task_id": "1", "finished_at": 5.0, "code": 0},
+        {"agent_id": "a", "task_id": "2", "finished_at": 9.0, "code": 0},
+        {"agent_id": "b", "task_id": "1", "finished_at": 4.0, "code": 119},
+        {"agent_id": "c", "task_id": "1", "finished_at": None, "code": 0},
+    ]
+
+    assert find_first_deliveries(targets) == {"a": FileDelivery("1", 5.0)}
 
 
 GOOD = TransferRound(

@@ -15,6 +15,7 @@ import typer.main
 
 from cli import command
 from cli.__main__ import app, main
+from cli.addresses import publish_to_configured_pubsub
 from cli.export import choose_file_type
 from dev.embedded.environment import MARKER_VARIABLE
 from domain import VERSION
@@ -34,6 +35,15 @@ def list_commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str,
         yield (*path, name)
         if hasattr(each, "commands"):
             yield from list_commands(each, (*path, name))
+
+
+@pytest.fixture
+def commands_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have commands raise instead of ending the process, whose log is that of the tests."""
+    monkeypatch.setattr("infra.log.configure_json_logging", lambda _level: None)
+    monkeypatch.setattr(logging.getLogger("haulage"), "handlers", [])
+    monkeypatch.setattr(logging.getLogger("haulage"), "propagate", True)
+    monkeypatch.setattr("cli.command.flush_and_exit", sys.exit)
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
@@ -133,14 +143,13 @@ def test_a_command_that_is_almost_one_is_a_question(
     ("name", "arguments"), [("export", ("http://127.0.0.1:1/rows",)), ("ask", ("/v1/systems",)), ("doctor", ())]
 )
 def test_a_setting_that_is_none_ends_each_command_in_one_sentence(
-    name: str, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    arguments: tuple[str, ...],
+    commands_in_this_process: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """`HAULAGE_API` is taken for `HAULAGE_API_URL` easily."""
-    # The log of this process is that of the tests.
-    monkeypatch.setattr("infra.log.configure_json_logging", lambda _level: None)
-    monkeypatch.setattr(logging.getLogger("haulage"), "handlers", [])
-    monkeypatch.setattr(logging.getLogger("haulage"), "propagate", True)
-    monkeypatch.setattr("cli.command.flush_and_exit", sys.exit)
     monkeypatch.setenv("HAULAGE_API", "http://127.0.0.1:8080")
     load_settings_from_environment.cache_clear()
 
@@ -152,17 +161,46 @@ def test_a_setting_that_is_none_ends_each_command_in_one_sentence(
     assert said.count("\n") == 1
 
 
-async def test_a_named_api_needs_no_setting_of_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_named_api_needs_no_setting_of_this_machine(
+    commands_in_this_process: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They are those of a server, if there are any; a wrong one stopped commands for other machines."""
     monkeypatch.setenv("HAULAGE_API", "http://127.0.0.1:8080")
     monkeypatch.setenv(command.KEY_VARIABLE, "hlg_key")
+    monkeypatch.setattr(command, "CONNECT_TIMEOUT_SECONDS", 0)
     load_settings_from_environment.cache_clear()
 
-    assert await command.send_request(tmp_path, "http://127.0.0.1:1", "POST", "/v1/systems", None) == 3
+    assert run(monkeypatch, "ask", "/v1/systems", "--api", "http://127.0.0.1:1") == 3
 
     assert "HAULAGE_API is" not in capsys.readouterr().err
+
+
+async def test_a_wrong_setting_ends_what_is_published_with_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages go to the Pub/Sub of this machine's settings, also where an API is named; the exit code was 1."""
+    monkeypatch.setenv("HAULAGE_API", "http://127.0.0.1:8080")
+    load_settings_from_environment.cache_clear()
+
+    with pytest.raises(command.CommandFault, match="HAULAGE_API is a group of settings"):
+        await publish_to_configured_pubsub("topic", [b"{}"])
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]"])
+def test_a_record_that_is_none_is_a_usage_error(
+    text: str | None,
+    tmp_path: Path,
+    commands_in_this_process: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It was read within the run of the command, which then ended in a traceback."""
+    record = tmp_path / "record.json"
+    if text is not None:
+        record.write_text(text)
+
+    given = ("--kind", "k", "--credentials", "c", "--record", str(record), "--api", "http://127.0.0.1:1")
+    assert run(monkeypatch, "orders", "set-up", "1", "http://127.0.0.1:1", "--project", "p", *given) == 2
+
+    assert f"{record} holds no JSON" in capsys.readouterr().err
 
 
 def test_commands_are_loaded_without_settings() -> None:
