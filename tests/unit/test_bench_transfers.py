@@ -122,7 +122,7 @@ def test_reads_that_say_what_is_not_so_end_the_round(answer: bytes, read_at: flo
 
 def test_a_target_that_was_sent_twice_had_its_file_at_the_first_time() -> None:
     """What was read in between is true; that it was sent twice is another figure."""
-    targets = [
+    targets: list[dict[str, Any]] = [
         {"agent_id": "a", "task_id": "1", "finished_at": 5.0, "code": 0},
         {"agent_id": "a", "task_id": "2", "finished_at": 9.0, "code": 0},
         {"agent_id": "b", "task_id": "1", "finished_at": 4.0, "code": 119},
