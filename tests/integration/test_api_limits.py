@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import aiohttp
 import pytest
@@ -146,11 +147,13 @@ async def test_an_idle_connection_is_closed_after_an_answer_too(api_client: ApiC
 
 async def test_headers_that_drip_end_the_connection(api_client: ApiClient) -> None:
     """Half a request head is idle too."""
-    answer, seconds = await exchange(
-        api_client, *([b"GET /toys/slow HTTP/1.1\r\n"] + [b"A: b\r\n"] * 40), pause_seconds=0.05
-    )
-    assert answer == b""
-    assert seconds < LATE_SECONDS
+    started = time.monotonic()
+    pieces = [b"GET /toys/slow HTTP/1.1\r\n"] + [b"A: b\r\n"] * 40
+    # A piece that crosses the end of the connection is answered by a reset: there was no answer that it could lose.
+    with suppress(ConnectionResetError):
+        answer, _ = await exchange(api_client, *pieces, pause_seconds=0.05)
+        assert answer == b""
+    assert time.monotonic() - started < LATE_SECONDS
 
 
 async def test_a_declared_body_too_large_is_refused_unread(api_client: ApiClient) -> None:
