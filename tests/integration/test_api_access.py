@@ -100,6 +100,7 @@ async def test_what_belongs_to_another_project_is_not_there(api_client: ApiClien
     """A right key of another project sees 404, as if the id named nothing."""
     project, stranger = await make_own_project(api_client), await api_client.make_project("stranger")
     routes = [route for route in LOCKED if route.path_model and route.access is not RouteAccess.ADMIN]
+    # Those of each system whose routes have an id in their path.
     assert {route.tag for route in routes} == {"projects", "downloads", "webhooks", "transfers", "quotas"}
     assert await refusals(api_client, routes, project, stranger[1]) == all_answer(routes, 404, "not_found")
 

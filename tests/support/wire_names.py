@@ -183,7 +183,13 @@ def list_webhooks() -> Iterator[str]:
         type_, data = read_argument(call, "type"), read_argument(call, "data")
         if isinstance(data, ast.Dict):
             fields = {ast.literal_eval(key): "" for key in data.keys if key}
-            for each in [str(type_.value)] if isinstance(type_, ast.Constant) else alarm_types:
+            if isinstance(type_, ast.Constant):
+                types = [str(type_.value)]
+            elif type_ and ast.unparse(type_) == "alarm.type":
+                types = alarm_types
+            else:
+                raise ValueError(f"{ast.unparse(call)}: write its type there, as a text, or say here how it is found")
+            for each in types:
                 yield from _list_webhook(each, fields)
 
 

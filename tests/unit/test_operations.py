@@ -101,7 +101,8 @@ def test_what_stands_still_is_seen(standstill: Standstill) -> None:
     ]
     assert isinstance(standstill.metric, NotOffered) or standstill.metric in declared
     assert isinstance(standstill.alert, NotOffered) or standstill.alert in {rule["alert"] for rule in rules}
-    assert not isinstance(standstill.page, ConsolePage) or standstill.page.path in PAGES
+    page = standstill.page
+    assert not isinstance(page, ConsolePage) or page.path in PAGES, f"no module in {CONSOLE}/pages names {page}"
 
 
 def test_the_overview_has_a_line_for_what_stands_still() -> None:
