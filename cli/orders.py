@@ -14,6 +14,7 @@ import typer
 from cli import command
 from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ExitCode, Reason, Who
 from cli.progress import ProgressDisplay
+from domain.faults import format_count
 
 if TYPE_CHECKING:
     from haulage.orders import Orders, OrderSlice, Platform
@@ -323,8 +324,8 @@ async def _raise_if_platform_has_trouble_or_failed_slices(orders: Orders, seen: 
     if first is not None:
         cause = first.fault.sentence if first.fault else ""
         raise WorkFailed(
-            f"{seen.failed} slices of {seen.platform} failed, the first {first.slice}: {cause} Mend the cause, then "
-            f"`haulage orders redo {seen.platform}`.",
+            f"{format_count(seen.failed, 'slice')} of {seen.platform} failed, the first {first.slice}: {cause} "
+            f"Mend the cause, then `haulage orders redo {seen.platform}`.",
             {**facts, "code": first.fault.code if first.fault else None},
         )
 
@@ -335,7 +336,7 @@ def _show_platform(seen: Platform, progress: ProgressDisplay) -> None:
         progress.show(seen.platform, 0, None, f"nothing is claimed yet{unserved}")
         return
     done, total = seen.complete_to - seen.starts_at, seen.claimed_to - seen.starts_at
-    text = f"complete to {seen.complete_to:%Y-%m-%d %H:%M:%S}, {seen.open} slices open{unserved}"
+    text = f"{_format_complete_to(seen.complete_to)}, {format_count(seen.open, 'slice')} open{unserved}"
     # Without a total it is shown at once, however little has changed since.
     progress.show(seen.platform, int(done.total_seconds()), None if unserved else int(total.total_seconds()), text)
 
@@ -353,11 +354,16 @@ def _is_well(seen: Platform) -> bool:
 
 
 def _describe_platform(seen: Platform) -> str:
-    complete_to = "nothing yet" if seen.complete_to is None else f"complete to {seen.complete_to:%Y-%m-%d %H:%M:%S} UTC"
+    complete_to = "nothing yet" if seen.complete_to is None else _format_complete_to(seen.complete_to)
     trouble = "" if seen.trouble is None else f"; {seen.trouble.sentence}"
     paused = ", paused" if seen.paused else ""
     unserved = _describe_missing_worker(seen)
-    return f"{seen.platform}: {complete_to}, {seen.open} slices open, {seen.failed} failed{paused}{trouble}{unserved}"
+    slices = f"{format_count(seen.open, 'slice')} open, {seen.failed:,} failed"
+    return f"{seen.platform}: {complete_to}, {slices}{paused}{trouble}{unserved}"
+
+
+def _format_complete_to(moment: datetime) -> str:
+    return f"complete to {moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _parse_options(lines: list[str]) -> dict[str, Any]:
