@@ -84,7 +84,8 @@ def set_up(
         except RequestRefused as refused:
             if has_begun:
                 raise
-            left = f"{platform} is set up, paused and not configured: mend the command and run it again, or remove it."
+            left = f"{platform} is set up, paused and not configured: mend the command and run it again, or remove it: "
+            left += f"POST /v1/platforms/{platform}/remove."
             raise RequestRefused(refused.status, refused.code, f"{refused} {left}", refused.request_id) from None
         if not has_begun:
             await orders.resume(platform, who=command.get_user_name(), reason="set up by `haulage orders set-up`")
