@@ -357,7 +357,8 @@ def _is_well(seen: Platform) -> bool:
 def _describe_platform(seen: Platform) -> str:
     complete_to = "nothing yet" if seen.complete_to is None else _format_complete_to(seen.complete_to)
     trouble = "" if seen.trouble is None else f"; {seen.trouble.sentence}"
-    paused = ", paused" if seen.paused else ""
+    unconfigured = " and not configured" if seen.starts_at is None and not seen.configured else ""
+    paused = f", paused{unconfigured}" if seen.paused else ""
     unserved = _describe_missing_worker(seen)
     slices = f"{format_count(seen.open, 'slice')} open, {seen.failed:,} failed"
     return f"{seen.platform}: {complete_to}, {slices}{paused}{trouble}{unserved}"

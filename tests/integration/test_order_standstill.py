@@ -74,6 +74,8 @@ async def test_a_platform_is_set_up_paused(settings: Settings) -> None:
             await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger"),
         ]
         states.append(await orders.status())
+        listed = await orders.ask("GET", "/v1/platforms")
+        await eventually(lambda: _is_listed_as_paused(orders))
         configured = await orders.ask("PATCH", f"/v1/platforms/{NUMBER}/config", json={})
         resumed = await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume", json=SIGNED)
         states += [await orders.set_up(paused=False), await orders.set_up(paused=True)]
@@ -83,9 +85,15 @@ async def test_a_platform_is_set_up_paused(settings: Settings) -> None:
     assert [bool(state["next_runs"]) for state in states] == [False, False, False, True, False]
     assert [(each.status, each.code) for each in early] == [(409, "platform_not_configured")] * 2
     assert configured.body["version"] > 0
+    assert [each["configured"] for each in (listed.body["items"][0], states[2], states[4])] == [False, False, True]
     assert states[0]["note"] == "set up paused through the API"
     assert resumed.body["paused"] is False
     assert refused.code == "platform_paused"
+
+
+async def _is_listed_as_paused(orders: Orders) -> bool:
+    [listed] = (await orders.ask("GET", "/v1/platforms")).body["items"]
+    return listed["paused"] is True
 
 
 async def test_a_platform_that_is_not_set_up_paused_begins_with_defaults(settings: Settings) -> None:

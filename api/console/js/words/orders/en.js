@@ -26,6 +26,7 @@ export const en = {
   upToDate: "Up to date",
   noPlatforms: "No platform is set up yet.",
   paused: "Paused",
+  pausedNotConfigured: "Paused, not configured",
   running: "Claiming",
   failedN: { one: "{n} failed slice", other: "{n} failed slices" },
   openN: { one: "{n} open slice", other: "{n} open slices" },

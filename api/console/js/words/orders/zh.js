@@ -26,6 +26,7 @@ export const zh = {
   upToDate: "已是最新",
   noPlatforms: "尚未设置任何平台。",
   paused: "已暂停",
+  pausedNotConfigured: "已暂停，尚未配置",
   running: "认领中",
   failedN: { other: "{n} 个失败切片" },
   openN: { other: "{n} 个未完成切片" },
