@@ -28,7 +28,7 @@ app = typer.Typer(
 DEFAULT_SINCE = "last 3 months"
 FAILED_SHOWN = 20
 
-Number = Annotated[str, typer.Argument(help="The platform's number, which you choose when you set it up.")]
+Number = Annotated[str, typer.Argument(help="The platform's name, which you choose when you set it up.")]
 
 
 @app.command("set-up")
@@ -146,7 +146,7 @@ def fetch(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: 
 
 @app.command()
 def status(
-    platform: Annotated[str | None, typer.Argument(help="The platform's number; without it, a line of each.")] = None,
+    platform: Annotated[str | None, typer.Argument(help="The platform's name; without it, a line of each.")] = None,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,

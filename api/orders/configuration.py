@@ -237,7 +237,7 @@ def _build_default_config_response(level: PlatformOptionsVersion) -> PlatformCon
 def _require_valid_name_capability_and_webhook(call: Call, platform: str, body: PlatformSetupRequest) -> None:
     if platform == DEFAULT_LEVEL:
         raise Invalid(
-            "platform_invalid", "The number `default` stands for the shared configuration.", "Choose another number."
+            "platform_invalid", "The name `default` stands for the shared configuration.", "Choose another name."
         )
     resolve_declared_capability(call, body)
     if body.notify_url is not None:
@@ -283,5 +283,5 @@ def _require_unchanged_account(row: OrderPlatform, body: PlatformSetupRequest) -
         raise Conflict(
             "platform_begun",
             f"Platform {row.platform} has orders of project {before[0]}, kind {before[1]}, shop {before[2]}.",
-            "Set up the other account under another number.",
+            "Set up the other account under another name.",
         )

@@ -22,7 +22,7 @@ REPEATED_HOUR_SECONDS: Final = 3 * 3_600
 """How much longer a query is whose bounds lie in an repeated hour."""
 
 DEFAULT_LEVEL: Final = "default"
-"""The level of the configuration that all platforms share, in place of a platform's number."""
+"""The level of the configuration that all platforms share, in place of a platform's name."""
 
 _LAST = re.compile(r"last ([1-9][0-9]*) (hour|day|week|month)s?")
 _LAST_MAX: Final = 9_999

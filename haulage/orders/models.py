@@ -189,7 +189,7 @@ class SettingValue(BaseModel):
 
 
 class PlatformConfig(BaseModel):
-    """Configuration of a platform, or with the number `default` the one that all share."""
+    """Configuration of a platform, or with the name `default` the one that all share."""
 
     platform: str
     version: int

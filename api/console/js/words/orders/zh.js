@@ -269,7 +269,7 @@ export const zh = {
   setup: {
     title: "设置平台",
     text: "一个账号：一种平台和一个店铺。设置后立即开始调度。认领订单之后，类型、店铺和项目不再改变。",
-    number: "编号",
+    number: "名称",
     numberHint: "您对它的称呼：小写字母、数字、- 和 _。",
     kind: "类型",
     kindHint: "自定义能力的名称，或内置类型之一：",
