@@ -17,14 +17,17 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
-from temporalio.client import Client
 
 from cli import outside_checks, secrets
-from cli.outside_checks import CheckFailed, open_database_for_check
+from cli.outside_checks import (
+    CheckFailed,
+    CheckPassedWithWarning,
+    connect_engine_for_check,
+    open_database_for_check,
+)
 from domain.faults import Fault
 from infra import outages, temporal
 from infra.objects import ObjectStore, StoreFailure
-from infra.outages import EngineUnreachable
 from infra.settings import Settings
 from stores import migrate, payload_keys, worker_heartbeats
 from workflows import systems
@@ -43,12 +46,6 @@ LIBRARIES = ("temporalio", "aiohttp", "sqlmodel", "minio", "pyarrow")
 
 
 Check = Callable[[Settings], Coroutine[Any, Any, str]]
-
-
-class CheckPassedWithWarning(str):
-    """What was found where nothing stands still, and a person should look all the same."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -135,17 +132,8 @@ def _build_result(name: str, task: asyncio.Task[str]) -> CheckResult:
     return CheckResult(name, ok=True, found=found, look=isinstance(found, CheckPassedWithWarning))
 
 
-async def _connect_engine_or_fail_check() -> Client:
-    try:
-        return await temporal.connect()
-    except EngineUnreachable as error:
-        raise CheckFailed(str(error), "Start Temporal, or set TEMPORAL_ADDRESS to where it runs.") from error
-    except Fault as fault:
-        raise CheckFailed(fault.record.message, fault.record.hint) from fault
-
-
 async def _require_search_attributes_and_format_engine_version(settings: Settings) -> str:
-    client = await _connect_engine_or_fail_check()
+    client = await connect_engine_for_check()
     info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
     missing = await temporal.list_missing_search_attributes(client)
     if missing:
@@ -155,7 +143,7 @@ async def _require_search_attributes_and_format_engine_version(settings: Setting
 
 async def _check_queues_are_served(settings: Settings) -> str:
     """Check that a worker answers at every queue in which work waits, and at each that a silent worker served."""
-    client = await _connect_engine_or_fail_check()
+    client = await connect_engine_for_check()
     async with open_database_for_check(settings) as database:
         heartbeats = await worker_heartbeats.list_heartbeats(database)
     answering = {each.identity for each in heartbeats if not each.is_silent}
@@ -199,7 +187,7 @@ async def _check_queues_are_served(settings: Settings) -> str:
 
 async def _check_worker_versions(settings: Settings) -> str:
     """Check that all workers that poll have this version."""
-    client = await _connect_engine_or_fail_check()
+    client = await connect_engine_for_check()
     others: dict[str, set[str]] = defaultdict(set)
     for queue in sorted({queue for names in systems.import_names_modules() for queue in names.QUEUES}):
         for kind in (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE):

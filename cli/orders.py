@@ -14,6 +14,7 @@ import typer
 from cli import command
 from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ExitCode, Reason, Who
 from cli.progress import ProgressDisplay
+from domain.faults import format_count
 
 if TYPE_CHECKING:
     from haulage.orders import Orders, OrderSlice, Platform
@@ -27,7 +28,7 @@ app = typer.Typer(
 DEFAULT_SINCE = "last 3 months"
 FAILED_SHOWN = 20
 
-Number = Annotated[str, typer.Argument(help="The platform's number, which you choose when you set it up.")]
+Number = Annotated[str, typer.Argument(help="The platform's name, which you choose when you set it up.")]
 
 
 @app.command("set-up")
@@ -83,7 +84,8 @@ def set_up(
         except RequestRefused as refused:
             if has_begun:
                 raise
-            left = f"{platform} is set up, paused and not configured: mend the command and run it again, or remove it."
+            left = f"{platform} is set up, paused and not configured: mend the command and run it again, or remove it: "
+            left += f"POST /v1/platforms/{platform}/remove."
             raise RequestRefused(refused.status, refused.code, f"{refused} {left}", refused.request_id) from None
         if not has_begun:
             await orders.resume(platform, who=command.get_user_name(), reason="set up by `haulage orders set-up`")
@@ -144,7 +146,7 @@ def fetch(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: 
 
 @app.command()
 def status(
-    platform: Annotated[str | None, typer.Argument(help="The platform's number; without it, a line of each.")] = None,
+    platform: Annotated[str | None, typer.Argument(help="The platform's name; without it, a line of each.")] = None,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -323,8 +325,8 @@ async def _raise_if_platform_has_trouble_or_failed_slices(orders: Orders, seen: 
     if first is not None:
         cause = first.fault.sentence if first.fault else ""
         raise WorkFailed(
-            f"{seen.failed} slices of {seen.platform} failed, the first {first.slice}: {cause} Mend the cause, then "
-            f"`haulage orders redo {seen.platform}`.",
+            f"{format_count(seen.failed, 'slice')} of {seen.platform} failed, the first {first.slice}: {cause} "
+            f"Mend the cause, then `haulage orders redo {seen.platform}`.",
             {**facts, "code": first.fault.code if first.fault else None},
         )
 
@@ -335,7 +337,7 @@ def _show_platform(seen: Platform, progress: ProgressDisplay) -> None:
         progress.show(seen.platform, 0, None, f"nothing is claimed yet{unserved}")
         return
     done, total = seen.complete_to - seen.starts_at, seen.claimed_to - seen.starts_at
-    text = f"complete to {seen.complete_to:%Y-%m-%d %H:%M:%S}, {seen.open} slices open{unserved}"
+    text = f"{_format_complete_to(seen.complete_to)}, {format_count(seen.open, 'slice')} open{unserved}"
     # Without a total it is shown at once, however little has changed since.
     progress.show(seen.platform, int(done.total_seconds()), None if unserved else int(total.total_seconds()), text)
 
@@ -353,11 +355,17 @@ def _is_well(seen: Platform) -> bool:
 
 
 def _describe_platform(seen: Platform) -> str:
-    complete_to = "nothing yet" if seen.complete_to is None else f"complete to {seen.complete_to:%Y-%m-%d %H:%M:%S} UTC"
+    complete_to = "nothing yet" if seen.complete_to is None else _format_complete_to(seen.complete_to)
     trouble = "" if seen.trouble is None else f"; {seen.trouble.sentence}"
-    paused = ", paused" if seen.paused else ""
+    unconfigured = " and not configured" if seen.starts_at is None and not seen.configured else ""
+    paused = f", paused{unconfigured}" if seen.paused else ""
     unserved = _describe_missing_worker(seen)
-    return f"{seen.platform}: {complete_to}, {seen.open} slices open, {seen.failed} failed{paused}{trouble}{unserved}"
+    slices = f"{format_count(seen.open, 'slice')} open, {seen.failed:,} failed"
+    return f"{seen.platform}: {complete_to}, {slices}{paused}{trouble}{unserved}"
+
+
+def _format_complete_to(moment: datetime) -> str:
+    return f"complete to {moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _parse_options(lines: list[str]) -> dict[str, Any]:

@@ -13,24 +13,33 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from cryptography import x509
+from temporalio.client import Client
 
 from clients.gse import GseClient, GseFailure
 from clients.modules import ModuleFailure, ModulesClient
 from clients.pubsub import PubSubClient, PubSubFailure
 from domain.addresses.operations import Module
-from domain.faults import Fault
-from infra import outages
+from domain.faults import Fault, format_count
+from domain.orders import names
+from infra import outages, starts, temporal
 from infra.database import DATABASE_ERRORS, Database
+from infra.outages import EngineUnreachable
 from infra.settings import Settings
 from services import addresses
-from stores import webhooks
-from stores.orders import health
+from stores import pauses, webhooks
+from stores.orders import health, platforms
 
 TIMEOUT_SECONDS: Final = 10.0
 RECEIVER_PATIENCE: Final = timedelta(hours=1)
 CERTIFICATE_DAYS_MIN: Final = 14
 PROBED_AGENT: Final = "haulage-doctor"
 CLIENT_CERTIFICATE: Final = "TEMPORAL_TLS_CLIENT_CERT_PATH"
+
+
+class CheckPassedWithWarning(str):
+    """What was found where nothing stands still, and a person should look all the same."""
+
+    __slots__ = ()
 
 
 class CheckFailed(Exception):
@@ -66,10 +75,25 @@ async def open_database_for_check(settings: Settings) -> AsyncIterator[Database]
         await database.close()
 
 
+async def connect_engine_for_check() -> Client:
+    """Connect the engine; raise CheckFailed where it does not answer, or is not as it should be."""
+    try:
+        return await temporal.connect()
+    except EngineUnreachable as error:
+        raise CheckFailed(str(error), "Start Temporal, or set TEMPORAL_ADDRESS to where it runs.") from error
+    except Fault as fault:
+        raise CheckFailed(fault.record.message, fault.record.hint) from fault
+
+
 async def check_stored_health_of_platforms(settings: Settings) -> str:
-    """Check that a worker serves each platform, and that its clock and its credentials are good."""
+    """Check that a worker serves each platform, that its clock and its credentials are good, and no slice failed."""
+    client = await connect_engine_for_check()
     async with open_database_for_check(settings) as database:
         seen = await health.load_platforms_health(database)
+        is_system_paused = await pauses.is_system_paused(database, names.SYSTEM)
+        async with database.session() as session:
+            configured = await platforms.load_newest_options(session, [row.platform for row in seen.rows])
+    schedules = await starts.list_paused_schedules(client)
     troubles = {
         "no worker serves it": [row.platform for row in seen.rows if row.unserved_since],
         "its clock cannot be read": [row.platform for row in seen.rows if row.clock_failed_since],
@@ -77,7 +101,22 @@ async def check_stored_health_of_platforms(settings: Settings) -> str:
     }
     if found := [f"{', '.join(platforms)}: {what}" for what, platforms in troubles.items() if platforms]:
         raise CheckFailed(f"Platforms are not fetched: {'; '.join(found)}.", "The platform's page says what to do.")
-    return f"{len(seen.rows)} are fetched"
+    paused = {
+        row.platform
+        for row in seen.rows
+        if is_system_paused or names.build_cycle_schedule_id(row.platform) in schedules
+    }
+    unconfigured = {row.platform for row in seen.rows if row.starts_at is None} & paused - configured.keys()
+    counts = {
+        "fetched": len(seen.rows) - len(paused),
+        "paused": len(paused - unconfigured),
+        "paused and not configured": len(unconfigured),
+    }
+    counted = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "none is set up"
+    if failed := {platform: each.failed for platform, each in seen.counts.items() if each.failed}:
+        slices = f"{format_count(sum(failed.values()), 'slice')} of {', '.join(sorted(failed))} failed"
+        return CheckPassedWithWarning(f"{counted}; {slices}: `haulage orders status NAME` says why")
+    return counted
 
 
 async def require_no_long_failing_receivers(settings: Settings) -> str:

@@ -217,9 +217,9 @@ def redo(
         requested.extend(before[name] for name in changed.done if name in before)
         return changed
 
-    async def wait_for_all(orders: Orders) -> None:
+    async def wait_for_all(orders: Orders, progress: ProgressDisplay) -> None:
         if not dry_run:
-            await _wait_for_rereads(orders, platform, requested)
+            await _wait_for_rereads(orders, platform, requested, progress)
 
     _run_slice_action(
         redo_and_remember, choice, "read again", dry_run, api, data_dir, as_json=as_json, finish=wait_for_all
@@ -275,16 +275,16 @@ def _run_slice_action(
     data_dir: Path | None,
     *,
     as_json: bool,
-    finish: Callable[[Orders], Awaitable[None]] | None = None,
+    finish: Callable[[Orders, ProgressDisplay], Awaitable[None]] | None = None,
 ) -> None:
-    async def change_slices_and_describe(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+    async def change_slices_and_describe(orders: Orders, _: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         changed = await act(orders, choice)
         done, left, next_start = [*changed.done], [*changed.left], changed.next_start
         while next_start is not None:  # the API changes some hundreds at a time
             more = await act(orders, choice.model_copy(update={"start": next_start}))
             done, left, next_start = [*done, *more.done], [*left, *more.left], more.next_start
         if finish is not None:  # not after each part: a fault of the first would leave out those that follow
-            await finish(orders)
+            await finish(orders, progress)
         changed = changed.model_copy(update={"done": done, "left": left, "next_start": None})
         lines = [f"{name}: {'would be ' if dry_run else ''}{done_word}" for name in changed.done]
         unchanged = tuple(f"{each.slice} is unchanged: {each.detail}" for each in changed.left)
@@ -316,8 +316,10 @@ def _find_bounds_of_slices_unless_invalid(names: Sequence[str]) -> tuple[datetim
     return min(ends), max(ends)
 
 
-async def _wait_for_rereads(orders: Orders, platform: str, before: Sequence[OrderSlice]) -> None:
-    """Wait until each slice has ended anew.
+async def _wait_for_rereads(
+    orders: Orders, platform: str, before: Sequence[OrderSlice], progress: ProgressDisplay
+) -> None:
+    """Wait until each slice has ended anew, and show how many have.
 
     Raises:
         WorkFailed: One of them failed again.
@@ -325,7 +327,10 @@ async def _wait_for_rereads(orders: Orders, platform: str, before: Sequence[Orde
     from haulage.errors import WorkFailed
 
     waiting = {each.slice: _get_end_and_reread_end(each) for each in before}
+    total = len(waiting)
     while waiting:
+        done = total - len(waiting)
+        progress.show(platform, done, total, f"{done:,} of {total:,} slices read again")
         await asyncio.sleep(POLL_SECONDS)
         start, end = min(each.window.start for each in before), max(each.window.end for each in before)
         async for each in orders.list_slices(platform, start=start, end=end):

@@ -13,6 +13,7 @@ _ROUTE: Final = re.compile(r"`?\b(?:GET|POST|PUT|PATCH|DELETE) /v1/[^\s`;,]*[^\s
 _COMMANDS: Final = (
     (r"POST /v1/register_task_type", "tasks register"),
     (r"POST /v1/platforms/([^/?]+)/(pause|resume|remove)", r"orders \2 \1 --reason …"),
+    (r"PATCH /v1/platforms/(?!default/)([^/?]+)/config", r"orders set-up \1 …"),
     (r"POST /v1/downloads", "export"),
     (r"POST /v1/downloads/([^/?]+)/(cancel|retry)", r"downloads \2 \1"),
     (r"POST /v1/transfers", "transfer send"),

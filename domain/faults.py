@@ -21,6 +21,11 @@ def sanitize_and_shorten_text(text: str) -> str:
     return text[: MESSAGE_MAX_CHARACTERS - 1] + "…"
 
 
+def format_count(count: int, one: str, many: str = "") -> str:
+    """Return a count with what it counts, such as "1 slice" or "1,000 slices"; `many` is by default `one` with an s."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
 StorableText: TypeAlias = Annotated[str, AfterValidator(sanitize_and_shorten_text)]
 """Text that may quote what other programs sent, as every table, payload and log can hold it."""
 

@@ -191,6 +191,12 @@ async def is_schedule_paused(engine: Client, name: str) -> bool:
         return False
 
 
+async def list_paused_schedules(engine: Client, timeout: timedelta | None = None) -> set[str]:
+    """List the names of the paused schedules, as of a moment ago."""
+    found = await engine.list_schedules(query="TemporalSchedulePaused = true", rpc_timeout=timeout)
+    return {each.id async for each in found}
+
+
 async def trigger_schedule_if_there(engine: Client, name: str) -> None:
     """Start a run of a schedule now, as its policy for overlaps allows; a missing schedule is left alone."""
     try:

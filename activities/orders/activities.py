@@ -24,6 +24,7 @@ from clients.platforms import (
     ReplayableAnswerLog,
 )
 from clients.platforms.credentials import build_credentials_reader
+from domain.faults import format_count
 from domain.orders import names
 from domain.orders.activity_models import (
     AlarmsToAnnounce,
@@ -141,8 +142,9 @@ class OrderActivities:
             return AlarmsToAnnounce(alarms=[build_alarm(state.row, state.row.notify, "orders.sweep_failed", message)])
         redo = "Redo" if params.fault.retryable else "Redo it once that is mended, or"
         message = (
-            f"The slice {params.window} failed after {params.attempts} attempts: {params.fault.sentence} "
-            f"{redo}, split or skip it at /v1/platforms/{params.platform}/slices/{params.window}."
+            f"The slice {params.window} failed after {format_count(params.attempts, 'attempt')}: "
+            f"{params.fault.sentence} {redo}, split or skip it at "
+            f"/v1/platforms/{params.platform}/slices/{params.window}."
         )
         return AlarmsToAnnounce(alarms=[build_alarm(state.row, state.row.notify, "orders.slice_failed", message)])
 

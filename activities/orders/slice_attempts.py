@@ -25,7 +25,7 @@ from clients.platforms import (
     TooManyRows,
     WrongTimeZone,
 )
-from domain.faults import FaultRecord
+from domain.faults import FaultRecord, format_count
 from domain.orders import names
 from domain.orders.activity_models import FailSliceInput, ReadSliceInput, ReadSliceResult
 from domain.orders.capability import PagingByNumberCursorTokenOrLink
@@ -390,7 +390,8 @@ def build_failed_sweep_message(state: PlatformWithSettingsInForce, params: FailS
     """Build the text of the alarm about a slice whose sweep has failed twice in a row."""
     return (
         f"The sweep of the slice {params.window} of platform {params.platform} has failed twice in a row, this time "
-        f"after {params.attempts} attempts: {params.fault.sentence} What was read before is kept; orders that appeared "
-        f"later may be missing. It is repeated every {state.settings.sweep_after} seconds. "
+        f"after {format_count(params.attempts, 'attempt')}: {params.fault.sentence} What was read before is kept; "
+        "orders that appeared later may be missing. "
+        f"It is repeated every {state.settings.sweep_after} seconds. "
         f"GET /v1/platforms/{params.platform}/slices?sweep=failed lists all such slices."
     )

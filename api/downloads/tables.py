@@ -17,6 +17,7 @@ from api.http import parsing
 from api.http.problems import FieldProblem
 from api.http.routes import Call
 from domain.downloads.models import FileType
+from domain.faults import format_count
 from excel.template.models import TablesOnOneSheetOrTabs, TableTextsAndTemplate, WorkbookLayout
 from excel.template.reading import (
     find_sheet_name_faults,
@@ -148,7 +149,8 @@ def _find_list_length_problems(body: DownloadRequest) -> Iterator[FieldProblem]:
     first = next(iter(listed), "")
     for field, values in listed.items():
         if len(values) != len(listed[first]):
-            message = f"it has {len(values)} entries, and {first} has {len(listed[first])}; send one for each table."
+            entries = format_count(len(values), "entry", "entries")
+            message = f"it has {entries}, and {first} has {len(listed[first])}; send one for each table."
             yield FieldProblem(path=field, message=message)
     for index, data in enumerate(listed.get("data", ())):
         if isinstance(data, dict) and not all(isinstance(rows, list) for rows in data.values()):

@@ -26,6 +26,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
 
 from api.http.problems import FieldProblem
+from domain.faults import format_count
 
 _NUMBERS = ("an integer", "a number")
 
@@ -98,10 +99,10 @@ def _describe_error(detail: ErrorDetails, schema: Schema, model: type[BaseModel]
             return f"{format_value(value)} is outside {allowed}; choose a value in that range."
         case "string_too_short" | "string_too_long":
             allowed = _format_range(field, "minLength", "maxLength")
-            return f"it has {len(value):,} characters; send {allowed}."
+            return f"it has {format_count(len(value), 'character')}; send {allowed}."
         case "too_short" | "too_long":
             allowed = _format_range(field, *_get_schema_keywords_of_entry_bounds(value))
-            return f"it has {len(value):,} entries; send {allowed}."
+            return f"it has {format_count(len(value), 'entry', 'entries')}; send {allowed}."
         case "string_pattern_mismatch":
             has_form = f"{format_value(value)} does not have the form {context['pattern']}; correct it."
             return has_form if value.strip() else "it is blank; write something."

@@ -44,10 +44,18 @@ async def pause_platform(call: Call, path: PlatformPath, body: OperatorRequest) 
     return await _build_schedule_response(path, schedule)
 
 
-@routes.post("/v1/platforms/{platform}/resume", access=RouteAccess.ADMIN, problems={"not_found": Missing})
+@routes.post(
+    "/v1/platforms/{platform}/resume",
+    access=RouteAccess.ADMIN,
+    problems={"not_found": Missing, "platform_not_configured": Conflict},
+)
 async def resume_platform(call: Call, path: PlatformPath, body: OperatorRequest) -> PlatformScheduleResponse:
-    """Resume a paused platform; what has settled meanwhile is claimed at once."""
+    """Resume a paused platform; what has settled meanwhile is claimed at once.
+
+    One that was set up paused is configured first, if only by an empty configuration: its beginning is kept for good.
+    """
     schedule = await _find_or_create_schedule(call, path)
+    await _require_configured_if_paused_since_setup(call, await _build_schedule_response(path, schedule))
     await starts.set_schedule_paused(schedule, f"{body.who}: {body.reason}", is_paused=False)
     await schedule.trigger()
     return await _build_schedule_response(path, schedule)
@@ -57,13 +65,14 @@ async def resume_platform(call: Call, path: PlatformPath, body: OperatorRequest)
     "/v1/platforms/{platform}/trigger",
     access=RouteAccess.ADMIN,
     status=HTTPStatus.ACCEPTED,
-    problems={"not_found": Missing, "platform_paused": Conflict},
+    problems={"not_found": Missing, "platform_paused": Conflict, "platform_not_configured": Conflict},
 )
 async def trigger_cycle(call: Call, path: PlatformPath) -> PlatformScheduleResponse:
     """Claim now what has settled, unless a run is under way, which does so anyway."""
     schedule = await _find_or_create_schedule(call, path)
     standing = await _build_schedule_response(path, schedule)
     if standing.paused:
+        await _require_configured_if_paused_since_setup(call, standing)
         hint = f"Resume it: POST /v1/platforms/{path.platform}/resume."
         raise Conflict("platform_paused", f"Platform {path.platform} is paused and claims nothing.", hint)
     await schedule.trigger()
@@ -195,6 +204,26 @@ async def _find_or_create_schedule(call: Call, path: PlatformPath) -> ScheduleHa
     async with call.services.database.session() as session:
         row = await platforms.require_platform(session, path.platform)
     return await handle.find_or_create_cycle_schedule(call.services.engine, row.platform, row.project_id)
+
+
+async def _require_configured_if_paused_since_setup(call: Call, known: PlatformScheduleResponse) -> None:
+    """Refuse to begin with defaults where a platform was set up paused, to be configured, and was not.
+
+    Raises:
+        Conflict: It would begin at a time that was not chosen, which is kept for good.
+    """
+    if not known.paused or known.note != handle.SETUP_PAUSE_NOTE:
+        return
+    async with call.services.database.session() as session:
+        row = await platforms.require_platform(session, known.platform)
+        levels = await platforms.load_newest_options(session, [known.platform])
+    if row.starts_at is None and not levels:
+        raise Conflict(
+            "platform_not_configured",
+            f"Platform {known.platform} was set up paused, and is not configured.",
+            f"Configure it first: PATCH /v1/platforms/{known.platform}/config; or remove it: "
+            f"POST /v1/platforms/{known.platform}/remove.",
+        )
 
 
 async def _build_schedule_response(path: PlatformPath, schedule: ScheduleHandle) -> PlatformScheduleResponse:

@@ -124,7 +124,7 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
         if was_removed:
             # A removal that the engine interrupted has left it, paused.
             await handle.terminate_workflows_and_delete_schedule(call.services.engine, path.platform)
-        pause_note = "set up paused through the API" if body.paused else ""
+        pause_note = handle.SETUP_PAUSE_NOTE if body.paused else ""
         await handle.create_or_update_cycle_schedule(call.services.engine, path.platform, body.project_id, pause_note)
     return await read_platform(call, path)
 
@@ -139,8 +139,8 @@ async def _change_options(
         before, earlier = levels.get(path.platform, NO_OPTIONS), _combine_platforms_with_options(rows, levels)
         options = change(before.options)
         require_existing_credentials_file(call.services.settings.orders.credentials_folder, options.credentials)
-        # Unchanged options make no new version.
-        is_same = options == before.options
+        # Unchanged options make no new version; the first one says that the platform is configured, also without any.
+        is_same = options == before.options and before.version > 0
         level = before if is_same else await platforms.insert_options_version(session, path.platform, options)
         await call.services.database.notify_on_commit(session, platforms.CHANNEL, path.platform)
         levels[path.platform] = level
@@ -179,8 +179,9 @@ def _reject_changed_starttime(state: PlatformWithSettingsInForce, before: str) -
             "starttime_kept",
             f"Platform {row.platform} began at {row.starts_at.isoformat()}, which is kept; "
             f"starttime {starttime}, which is {_ORIGINS[state.origins['starttime']]}, would change it.",
-            f"Leave starttime {before} as it is, and send it along with PUT; or set starttime of {row.platform} "
-            f"itself to {row.starts_at.isoformat()}. For earlier orders, set up the same account under another number.",
+            f"To keep it, leave starttime out of PATCH /v1/platforms/{row.platform}/config (of a command: --since), or "
+            f"send {before} along with PUT /v1/platforms/{row.platform}/config; or set starttime of {row.platform} "
+            f"itself to {row.starts_at.isoformat()}. For earlier orders, set up the same account under another name.",
             field="starttime",
         )
 
@@ -236,7 +237,7 @@ def _build_default_config_response(level: PlatformOptionsVersion) -> PlatformCon
 def _require_valid_name_capability_and_webhook(call: Call, platform: str, body: PlatformSetupRequest) -> None:
     if platform == DEFAULT_LEVEL:
         raise Invalid(
-            "platform_invalid", "The number `default` stands for the shared configuration.", "Choose another number."
+            "platform_invalid", "The name `default` stands for the shared configuration.", "Choose another name."
         )
     resolve_declared_capability(call, body)
     if body.notify_url is not None:
@@ -282,5 +283,5 @@ def _require_unchanged_account(row: OrderPlatform, body: PlatformSetupRequest) -
         raise Conflict(
             "platform_begun",
             f"Platform {row.platform} has orders of project {before[0]}, kind {before[1]}, shop {before[2]}.",
-            "Set up the other account under another number.",
+            "Set up the other account under another name.",
         )

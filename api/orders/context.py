@@ -102,6 +102,6 @@ routes = Routes(
 
 
 class PlatformPath(Request):
-    """Path of a platform: the number that you gave it."""
+    """Path of a platform: the name that you gave it."""
 
     platform: str = Field(pattern=names.PLATFORM_PATTERN)

@@ -58,12 +58,17 @@ async def list_platforms(call: Call, query: PlatformsQuery) -> PageResponse[List
     """List the platforms, newest first."""
     async with call.services.database.session() as session:
         rows = await platforms.list_platform_page_plus_one(session, query.project_id, query.after, query.limit)
-        counts = await slices.count_open_and_failed_by_platform(session, [row.platform for row in rows])
+        listed = [row.platform for row in rows]
+        counts = await slices.count_open_and_failed_by_platform(session, listed)
+        configured = await platforms.load_newest_options(session, listed)
+    paused = await _list_paused_schedules_unless_unknown(call)
     return pagination.build_page(
         rows,
         query.limit,
         lambda row: ListedPlatformResponse(
-            **responses.build_platform_fields(row, counts.get(row.platform, OpenAndFailedSliceCounts()))
+            **responses.build_platform_fields(row, counts.get(row.platform, OpenAndFailedSliceCounts())),
+            configured=row.platform in configured,
+            paused=None if paused is None else names.build_cycle_schedule_id(row.platform) in paused,
         ),
         lambda row: (row.created_at, row.platform),
     )
@@ -79,6 +84,7 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
         platform_now = None if row.skew_seconds is None else now + timedelta(seconds=row.skew_seconds)
         known = await _find_incomplete_windows(session, row)
         counts = await slices.count_open_and_failed_by_platform(session, [row.platform])
+        configured = await platforms.load_newest_options(session, [row.platform])
         late = await slices.load_late_orders_from_sweeps(session, row.platform, now)
         backfill = await _find_newest_backfill(session, row.platform)
     lag = None
@@ -87,6 +93,7 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
     schedule = await _read_schedule_state_from_engine(call, row.platform)
     return PlatformResponse(
         **responses.build_platform_fields(row, counts.get(row.platform, OpenAndFailedSliceCounts())),
+        configured=row.platform in configured,
         platform_now=platform_now,
         zone_minutes=state.capability.compute_zone_minutes(state.platform_now.date()),
         skew_seconds=row.skew_seconds,
@@ -284,6 +291,14 @@ def _compute_next_live_slices(state: PlatformWithSettingsInForce) -> list[window
         return []
     until = claimed_to + timedelta(seconds=state.settings.interval * NEXT_SHOWN)
     return windows.split_into_whole_slices(claimed_to, until, state.settings.interval, NEXT_SHOWN)
+
+
+async def _list_paused_schedules_unless_unknown(call: Call) -> set[str] | None:
+    """List the paused schedules; None where the engine does not answer in time, which is no reason to list nothing."""
+    try:
+        return await starts.list_paused_schedules(call.services.engine, QUERY_TIMEOUT)
+    except RPCError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

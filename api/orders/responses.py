@@ -37,7 +37,7 @@ class BackfillResponse(Response):
     workflow_id: str = Field(description="where Temporal shows it")
 
 
-_COUNTED_FIELDS: Final = frozenset(each.name for each in fields(OpenAndFailedSliceCounts))
+_FIELDS_BESIDE_ROW: Final = {"configured", "paused", *(each.name for each in fields(OpenAndFailedSliceCounts))}
 
 
 class ListedPlatformResponse(Response):
@@ -62,6 +62,10 @@ class ListedPlatformResponse(Response):
     sweeps_failed: int = Field(description="complete slices whose last sweep failed; it is made again by itself")
     failed: int = Field(description="slices in the failed set")
     open: int = Field(description="slices that wait or are read")
+    configured: bool = Field(description="whether it has a configuration of its own; else the defaults are in force")
+    paused: bool | None = Field(
+        description="whether its schedule is; a list knows it a moment late, null if not at all"
+    )
 
 
 class PlatformResponse(ListedPlatformResponse):
@@ -294,7 +298,7 @@ class ExportMarkResponse(Response):
 
 def build_platform_fields(row: OrderPlatform, counts: OpenAndFailedSliceCounts) -> dict[str, Any]:
     """Build the fields that a row and the counts of its slices have."""
-    same = {name: getattr(row, name) for name in ListedPlatformResponse.model_fields if name not in _COUNTED_FIELDS}
+    same = {name: getattr(row, name) for name in ListedPlatformResponse.model_fields if name not in _FIELDS_BESIDE_ROW}
     return {**same, **asdict(counts)}
 
 

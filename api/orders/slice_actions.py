@@ -240,7 +240,7 @@ def _describe_what_to_do_with_slice(state: SliceState) -> str:
         case SliceState.SPLIT:
             return "Its halves are slices of their own: name those."
         case SliceState.SKIPPED:
-            return "It was given up, and stays so; for its orders, set up the same account under another number."
+            return "It was given up, and stays so; for its orders, set up the same account under another name."
         case SliceState.DONE:
             return "Its orders are in; redo it if you doubt that."
         case SliceState.FAILED:

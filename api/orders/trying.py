@@ -33,7 +33,7 @@ ROWS_SHOWN: Final = 20
 ROW_CHARACTERS: Final = 4_000
 ACCOUNT_BYTES: Final = 8
 NUMBER: Final = "try"
-"""Stands for the number of the platform, which it does not have yet."""
+"""Stands for the name of the platform, which it does not have yet."""
 
 
 class RowParsedInTrial(Response):

@@ -84,7 +84,7 @@ class PlatformAccess(PlatformDeclarationBase):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One account: the number of its platform, the shop, and the base URL of the platform's API."""
+    """One account: the name of its platform, the shop, and the base URL of the platform's API."""
 
     platform: str
     shop: str

@@ -27,7 +27,7 @@ class _ImmutableModelBase(BaseModel):
 
 
 class PlatformInput(_ImmutableModelBase):
-    """A platform, by its number."""
+    """A platform, by its name."""
 
     platform: str
 
@@ -241,7 +241,7 @@ class AlarmsToAnnounce(_ImmutableModelBase):
 
 
 class PlatformNumbersResult(_ImmutableModelBase):
-    """The numbers of all platforms."""
+    """The names of all platforms."""
 
     platforms: list[str] = []
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
-from domain.faults import Invalid
+from domain.faults import Invalid, format_count
 from domain.orders import windows
 from domain.orders.capability import Capability
 from domain.orders.declarations import BURST_RETURNS_MAX_SECONDS, VERSION_PATTERN
@@ -22,15 +22,21 @@ REPEATED_HOUR_SECONDS: Final = 3 * 3_600
 """How much longer a query is whose bounds lie in an repeated hour."""
 
 DEFAULT_LEVEL: Final = "default"
-"""The level of the configuration that all platforms share, in place of a platform's number."""
+"""The level of the configuration that all platforms share, in place of a platform's name."""
 
-_LAST = re.compile(r"last ([1-9][0-9]{0,3}) (hours|days|weeks|months)")
-_DAYS = {"hours": 1 / 24, "days": 1.0, "weeks": 7.0, "months": 30.0}
+_LAST = re.compile(r"last ([1-9][0-9]*) (hour|day|week|month)s?")
+_LAST_MAX: Final = 9_999
+_DAYS = {"hour": 1 / 24, "day": 1.0, "week": 7.0, "month": 30.0}
 
 
-def _require_valid_starttime(starttime: str) -> str:
-    if _LAST.fullmatch(starttime):
-        return starttime
+def _require_valid_starttime_and_word_unit(starttime: str) -> str:
+    if last := _LAST.fullmatch(starttime):
+        if int(last[1]) > _LAST_MAX:
+            raise ValueError(
+                f"{starttime!r} is too long ago. Write at most {_LAST_MAX} hours, days, weeks or months, and no time "
+                "before 1971; the kind of a platform may allow less."
+            )
+        return f"last {format_count(int(last[1]), last[2])}".replace(",", "")
     try:
         moment = datetime.fromisoformat(starttime)
     except ValueError:
@@ -43,7 +49,7 @@ def _require_valid_starttime(starttime: str) -> str:
     return starttime
 
 
-StartTime = Annotated[str, AfterValidator(_require_valid_starttime)]
+StartTime = Annotated[str, AfterValidator(_require_valid_starttime_and_word_unit)]
 
 
 class PlatformOptions(BaseModel):

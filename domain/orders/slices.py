@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from domain.faults import FaultRecord
+from domain.faults import FaultRecord, format_count
 from domain.orders.windows import TimeWindow
 
 
@@ -241,7 +241,7 @@ class BackfillProgress(BaseModel):
         if self.first_failed is None:
             return None
         cause, window = self.first_failed.fault, self.first_failed.window
-        some = "1 slice" if self.failed == 1 else f"{self.failed} slices"
+        some = format_count(self.failed, "slice")
         stopped = (
             f" After {FAILURES_STOP} failures in a row the rest was not tried."
             if self.has_too_many_consecutive_failures

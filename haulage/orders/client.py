@@ -70,7 +70,7 @@ class Orders:
     # platforms
 
     async def set_up(self, platform: str, setup: PlatformSetup) -> Platform:
-        """Set up a platform under a number of your choice, or change its address and who receives its alarms."""
+        """Set up a platform under a name of your choice, or change its address and who receives its alarms."""
         body = setup.model_dump(mode="json", exclude_defaults=True)
         return Platform.model_validate(await self._transport.request_json("PUT", _build_path(platform), json=body))
 

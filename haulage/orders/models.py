@@ -121,6 +121,10 @@ class ListedPlatform(BaseModel):
     """Slices in the failed set."""
     open: int = 0
     """Slices that wait or are read."""
+    configured: bool = True
+    """Whether it has a configuration of its own; without one, the defaults are in force."""
+    paused: bool | None = None
+    """Whether its schedule is paused, in a list as of a moment ago; None where that is not known."""
 
 
 class Platform(ListedPlatform):
@@ -185,7 +189,7 @@ class SettingValue(BaseModel):
 
 
 class PlatformConfig(BaseModel):
-    """Configuration of a platform, or with the number `default` the one that all share."""
+    """Configuration of a platform, or with the name `default` the one that all share."""
 
     platform: str
     version: int

@@ -238,7 +238,7 @@ async def delete_platform_data_and_blank_row(session: Session, row: OrderPlatfor
 
 
 async def list_platform_numbers(database: Database) -> list[str]:
-    """List the numbers of all platforms."""
+    """List the names of all platforms."""
     async with database.session() as session:
         return list(
             await session.exec(select(OrderPlatform.platform).where(_IS_THERE).order_by(col(OrderPlatform.platform)))
@@ -315,7 +315,7 @@ def _parse_capability(text: str) -> Capability:
 
 
 def build_missing_platform_fault(platform: str) -> Missing:
-    """Build the fault for a number that names no platform."""
+    """Build the fault for a name that no platform has."""
     return Missing("not_found", f"There is no platform {platform!r}.", "GET /v1/platforms lists those that there are.")
 
 

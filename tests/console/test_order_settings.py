@@ -94,7 +94,7 @@ async def test_a_platform_is_set_up_in_the_form(
     number = f"form-{token_hex(4)}"
     orders.play(PlatformScenario(kind="taobao", orders=0), number)
     await admin_page.goto("/console/orders/new")
-    await admin_page.get_by_label("Number").fill(number)
+    await admin_page.get_by_label("Name").fill(number)
     await admin_page.locator("main").get_by_label("Project").select_option(project.project_id)
     await admin_page.get_by_label("Kind").fill("ebay")
     await admin_page.get_by_label("Shop").fill("my shop")

@@ -48,6 +48,20 @@ async def test_a_platform_is_watched_until_its_orders_are_in(
     assert f'"order":{_remove_spaces(written)}}}' in _remove_spaces(await shop.newest())
 
 
+async def test_the_list_says_which_platforms_are_paused_and_not_configured(
+    admin_page: Page, orders: Orders, project: Project
+) -> None:
+    """One that was set up and not configured is told from one that is only paused."""
+    shop = await make_shop(orders)
+    await orders.set_up(f"{shop.number}-new")
+    await admin_page.goto("/console/orders")
+    await admin_page.get_by_label("Project", exact=True).select_option(project.project_id)
+    rows = admin_page.get_by_role("row")
+    await expect(rows.filter(has_text="Paused, not configured")).to_have_count(1)
+    await expect(rows.filter(has_text=f"{shop.number}-new")).to_contain_text("Paused, not configured")
+    await expect(rows.filter(has_text="Paused")).to_have_count(2)
+
+
 @pytest.mark.long
 async def test_a_time_line_draws_what_is_claimed_complete_failed_and_swept(admin_page: Page, orders: Orders) -> None:
     """Thousands of slices in a few shapes; a hole is shown closely, and a press leads to the slices behind it."""

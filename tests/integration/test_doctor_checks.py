@@ -21,6 +21,7 @@ from temporalio.worker import Worker
 from cli import doctor, outside_checks
 from cli.outside_checks import CheckFailed
 from domain.addresses.messages import Topic
+from domain.orders import names as order_names
 from domain.tasks import names
 from infra import temporal
 from infra.database import Database
@@ -29,11 +30,14 @@ from sims.gse.disks import HostDisks
 from sims.gse.server import running_gse
 from sims.gse.world import GseWorld
 from sims.oss.server import running_oss
+from sims.platforms.scenario import PlatformScenario
 from sims.pubsub.broker import Broker
 from sims.pubsub.server import running_pubsub
-from stores.tables.orders import OrderPlatform
+from stores.pauses import save_pause
+from stores.tables.orders import OrderPlatform, OrderSlice
 from stores.tables.shared import Project
 from tests.support import modules, pubsub, transfers
+from tests.support.orders import running_orders
 from tests.support.waiting import eventually
 from tests.support.webhooks import running_webhooks
 from workflows.tasks.lane import TaskLane
@@ -108,7 +112,7 @@ async def test_receivers_that_refuse_for_long_are_named(settings: Settings) -> N
 
 async def test_platforms_that_are_not_fetched_are_named(settings: Settings, database: Database) -> None:
     """With the cause of each."""
-    assert await outside_checks.check_stored_health_of_platforms(settings) == "0 are fetched"
+    assert await outside_checks.check_stored_health_of_platforms(settings) == "none is set up"
     since = datetime.now(UTC)
     async with database.session() as session:
         session.add(Project(project_id="prj_1", name="", created_at=since))
@@ -126,6 +130,32 @@ async def test_platforms_that_are_not_fetched_are_named(settings: Settings, data
     trouble = await find_trouble(outside_checks.check_stored_health_of_platforms, settings)
     assert "7: no worker serves it" in trouble
     assert "8: it refuses its credentials" in trouble
+
+
+async def test_platforms_are_counted_by_what_is_so(settings: Settings) -> None:
+    """Fetched, paused, set up and not configured; failed slices are for a person to look at."""
+    async with running_orders(settings, queues=[]) as orders:
+        orders.play(PlatformScenario(orders=0))
+        await orders.set_up("1", paused=False)
+        for number in ("2", "3"):
+            await orders.set_up(number)
+        await orders.configure("2")
+        counted = "1 fetched, 1 paused, 1 paused and not configured"
+        await eventually(lambda: _is_counted(settings, counted))
+        now = (await orders.row("1")).created_at.replace(microsecond=0)
+        times: dict[str, Any] = {"claimed_at": now, "failed_at": now, "start_at": now, "end_at": now + timedelta(minutes=10)}
+        async with orders.services.database.session() as session:
+            session.add(OrderSlice(platform="1", track="live", **times))
+        found = await outside_checks.check_stored_health_of_platforms(settings)
+        await save_pause(orders.services.database, order_names.SYSTEM, "ann", "a test wants it")
+        paused = await outside_checks.check_stored_health_of_platforms(settings)
+    assert found == f"{counted}; 1 slice of 1 failed: `haulage orders status NAME` says why"
+    assert isinstance(found, outside_checks.CheckPassedWithWarning)
+    assert paused.startswith("1 paused, 2 paused and not configured;")
+
+
+async def _is_counted(settings: Settings, counted: str) -> bool:
+    return await outside_checks.check_stored_health_of_platforms(settings) == counted
 
 
 def write_certificate(folder: Path, days: int) -> tuple[Path, Path]:

@@ -129,5 +129,13 @@ async def test_a_wrong_command_is_refused(orders: Orders) -> None:
     code, _, err = await type_orders(orders, *wrong, "--credentials", "nofile")
     assert (code, err.count("There are no credentials 'nofile'")) == (2, 1), err
     assert "shop-1 is set up, paused and not configured" in err
+    for command in (("resume", "shop-1", "--reason", "begin"), ("fetch", "shop-1")):
+        code, _, err = await type_orders(orders, *command)
+        assert code == 2, err
+        assert "is not configured. Configure it first: `haulage orders set-up shop-1 …`" in err
+    orders.play(GOOD, "shop-1")
+    code, out, err = await type_orders(orders, *wrong, "--credentials", CREDENTIALS, "--since", "last 1 hours")
+    assert (code, "orders last 1 hour;" in out) == (0, True), err
+    assert not (await orders.status("shop-1"))["paused"]
     code, out, err = await type_orders(orders, "list", "nope")
     assert (code, out, "'nope'" in err) == (2, "", True), err

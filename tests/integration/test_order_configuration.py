@@ -178,6 +178,7 @@ async def test_a_beginning_is_kept_whatever_it_comes_from(settings: Settings) ->
 
     assert [each.code for each in refused] == ["starttime_kept"] * 3
     assert all(starts_at.isoformat() in each.body["detail"] for each in refused), refused[0].body
+    assert "PATCH /v1/platforms/shop-1/config (of a command: --since)" in refused[0].body["detail"]
     assert inherits.status == 200
     assert shown.body["effective"]["starttime"] == {"value": starts_at.isoformat(), "origin": "default"}
 

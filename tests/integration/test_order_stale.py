@@ -117,6 +117,7 @@ async def test_a_pause_excuses_what_was_not_begun(settings: Settings) -> None:
     async with running_orders(settings, queues=[names.QUEUE]) as orders:
         orders.play(PlatformScenario(orders=0))
         await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
+        await orders.configure()
         start = (await orders.row()).created_at.replace(microsecond=0)
         waiting = OrderSlice(
             platform=NUMBER,

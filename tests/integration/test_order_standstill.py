@@ -62,19 +62,51 @@ async def test_a_pause_says_who_paused_and_why(settings: Settings) -> None:
 
 @pytest.mark.long
 async def test_a_platform_is_set_up_paused(settings: Settings) -> None:
-    """Its schedule has no next run before it is resumed; sent again without the field, a platform keeps its state."""
+    """Its schedule has no next run before it is resumed; sent again without the field, a platform keeps its state.
+
+    It is resumed once it is configured, be it by nothing: where it begins is kept for good.
+    """
     async with running_orders(settings) as orders:
         orders.play(PlatformScenario(orders=1, span_seconds=SPAN_SECONDS))
         states = [await orders.set_up(), await orders.set_up(paused=False)]
+        early = [
+            await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume", json=SIGNED),
+            await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger"),
+        ]
+        states.append(await orders.status())
+        listed = await orders.ask("GET", "/v1/platforms")
+        await eventually(lambda: _is_listed_as_paused(orders))
+        configured = await orders.ask("PATCH", f"/v1/platforms/{NUMBER}/config", json={})
         resumed = await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume", json=SIGNED)
         states += [await orders.set_up(paused=False), await orders.set_up(paused=True)]
         refused = await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger")
 
-    assert [state["paused"] for state in states] == [True, True, False, True]
-    assert [bool(state["next_runs"]) for state in states] == [False, False, True, False]
+    assert [state["paused"] for state in states] == [True, True, True, False, True]
+    assert [bool(state["next_runs"]) for state in states] == [False, False, False, True, False]
+    assert [(each.status, each.code) for each in early] == [(409, "platform_not_configured")] * 2
+    assert configured.body["version"] > 0
+    assert [each["configured"] for each in (listed.body["items"][0], states[2], states[4])] == [False, False, True]
     assert states[0]["note"] == "set up paused through the API"
     assert resumed.body["paused"] is False
     assert refused.code == "platform_paused"
+
+
+async def _is_listed_as_paused(orders: Orders) -> bool:
+    [listed] = (await orders.ask("GET", "/v1/platforms")).body["items"]
+    return listed["paused"] is True
+
+
+async def test_a_platform_that_is_not_set_up_paused_begins_with_defaults(settings: Settings) -> None:
+    """It may be paused and resumed without a configuration of its own: its beginning was not waited for."""
+    async with running_orders(settings) as orders:
+        orders.play(PlatformScenario(orders=1, span_seconds=SPAN_SECONDS))
+        begun = await orders.set_up(paused=False)
+        replies = [
+            await orders.ask("POST", f"/v1/platforms/{NUMBER}/{action}", json=SIGNED) for action in ("pause", "resume")
+        ]
+        config = await orders.ask("GET", f"/v1/platforms/{NUMBER}/config")
+    assert (begun["paused"], [each.body["paused"] for each in replies]) == (False, [True, False])
+    assert config.body["effective"]["starttime"] == {"value": "last 3 months", "origin": "built_in"}
 
 
 @pytest.mark.long

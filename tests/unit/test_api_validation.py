@@ -47,6 +47,8 @@ class Sample(Request):
     some: Literal[Colour.RED, Colour.BLUE] = Colour.RED
     name: str = Field(default="x", max_length=3)
     code: str = Field(default="ab", pattern="^[a-z]+$")
+    reason: str = Field(default="why", min_length=3)
+    pair: list[int] = Field(default=[1, 2], min_length=2)
     colour: Colour = Colour.RED
     kind: Literal["csv", "excel"] = "csv"
     flag: bool = False
@@ -88,6 +90,8 @@ CASES = [
     ('{"flag": 1}', "flag", "a number was sent where true or false belongs; send true or false."),
     ('{"name": 7}', "name", "a number was sent where a string belongs; send a string."),
     ('{"name": "four"}', "name", "it has 4 characters; send 3 or less."),
+    ('{"reason": "x"}', "reason", "it has 1 character; send 3 or more."),
+    ('{"pair": [1]}', "pair", "it has 1 entry; send 2 or more."),
     ('{"code": "  "}', "code", "it is blank; write something."),
     ('{"code": "A1"}', "code", "“A1” does not have the form ^[a-z]+$; correct it."),
     ('{"colour": "green"}', "colour", "“green” is not one of 'red' or 'blue'; choose one of them."),

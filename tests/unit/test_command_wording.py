@@ -13,6 +13,14 @@ from cli.wording import replace_routes_by_commands
         ("Register it with POST /v1/register_task_type.", "Register it with `haulage tasks register`."),
         ("GET /v1/platforms lists those that there are.", "`haulage ask /v1/platforms` lists those that there are."),
         ("Resume it: POST /v1/platforms/shop-1/resume.", "Resume it: `haulage orders resume shop-1 --reason …`."),
+        (
+            "Configure it first: PATCH /v1/platforms/shop-1/config; or do so.",
+            "Configure it first: `haulage orders set-up shop-1 …`; or do so.",
+        ),
+        (
+            "See PATCH /v1/platforms/default/config.",
+            "See `haulage ask /v1/platforms/default/config --method PATCH`.",
+        ),
         ("Cancel it first: POST /v1/downloads/dl_1/cancel.", "Cancel it first: `haulage downloads cancel dl_1`."),
         ("See `GET /v1/platforms/a/slices?stale=true`.", "See `haulage ask '/v1/platforms/a/slices?stale=true'`."),
         (

@@ -156,3 +156,19 @@ def test_what_fits_is_taken() -> None:
 def test_starttime_is_a_moment_or_a_distance(starttime: str, begins: datetime) -> None:
     """Seen from the platform's clock."""
     assert config.resolve_starttime(starttime, NOW) == begins
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"), [("last 1 hours", "last 1 hour"), ("last 1 month", "last 1 month"), ("last 2 day", "last 2 days")]
+)
+def test_the_unit_of_a_starttime_is_worded_as_its_number(sent: str, kept: str) -> None:
+    """Both forms are taken, and mean the same."""
+    assert PlatformOptions(starttime=sent).starttime == kept
+    assert config.resolve_starttime(sent, NOW) == config.resolve_starttime(kept, NOW)
+
+
+@pytest.mark.parametrize("starttime", ["last 99999999999 hours", "last 10000 days"])
+def test_a_starttime_too_long_ago_is_refused_as_that(starttime: str) -> None:
+    """With how far back is possible."""
+    with pytest.raises(ValidationError, match=r"is too long ago\. Write at most 9999 hours, days, weeks or months"):
+        PlatformOptions(starttime=starttime)

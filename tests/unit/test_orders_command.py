@@ -186,4 +186,43 @@ async def test_all_parts_of_the_failed_set_are_requested_before_one_is_waited_fo
     with pytest.raises(WorkFailed, match="failed again: The shop is away"):
         await typed.run(steering.redo, "shop-1")
 
+    assert typed.shown == ["0 of 2 slices read again"]
     assert [line for line in typed.lines() if "POST" in line] == ["POST /v1/platforms/shop-1/slices:redo"] * 2
+
+
+async def test_a_redo_shows_how_many_slices_were_read_again(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its beginning on: the rate that a platform allows may hold it up for long."""
+    monkeypatch.setattr(steering, "POLL_SECONDS", 0.01)
+    later = SLICE | {"slice": "20261120T101000Z:20261120T102000Z"}
+    read = {"state": "done", "fault": None, "finished_at": "2026-11-20T10:30:00Z"}
+    typed.peer.says(200, {"items": [SLICE, later], "next_cursor": None})
+    typed.peer.says(200, {"done": [SLICE["slice"], later["slice"]], "left": [], "next_start": None})
+    typed.peer.says(200, {"items": [SLICE | read, later], "next_cursor": None})
+    typed.peer.says(200, {"items": [SLICE | read, later | read], "next_cursor": None})
+
+    output = await typed.run(steering.redo, "shop-1")
+
+    assert typed.shown == ["0 of 2 slices read again", "1 of 2 slices read again"]
+    assert output.lines == (f"{SLICE['slice']}: read again", f"{later['slice']}: read again")
+
+
+async def test_the_progress_of_a_fetch_names_the_zone_of_its_times(typed: Typed) -> None:
+    """They are in UTC, whatever zone the answer has."""
+    typed.peer.says(200, {"platform": "shop-1", "paused": False})
+    moments = {"starts_at": "2026-11-20T10:00:00Z", "claimed_to": "2026-11-20T12:00:00Z"}
+    typed.peer.says(200, PLATFORM | moments | {"complete_to": "2026-11-20T12:00:00+01:00", "open": 1})
+    settled = {"complete_to": "2026-11-20T12:00:00Z", "platform_now": "2026-11-20T12:00:00Z"}
+    typed.peer.says(200, PLATFORM | moments | settled)
+    await typed.run(orders_command.fetch, "shop-1")
+    assert typed.shown[0] == "complete to 2026-11-20 11:00:00 UTC, 1 slice open"
+
+
+async def test_one_slice_is_counted_as_one(typed: Typed) -> None:
+    """In the state of a platform, and where it has failed."""
+    typed.peer.says(200, PLATFORM | {"open": 1})
+    assert "1 slice open, 0 failed" in (await typed.run(orders_command.status, "shop-1")).lines[0]
+    typed.peer.says(200, {"platform": "shop-1", "paused": False})
+    typed.peer.says(200, PLATFORM | {"failed": 1})
+    typed.peer.says(200, {"items": [SLICE], "next_cursor": None})
+    with pytest.raises(WorkFailed, match="1 slice of shop-1 failed"):
+        await typed.run(orders_command.fetch, "shop-1")

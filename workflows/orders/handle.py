@@ -39,6 +39,8 @@ from infra.starts import SameIdPolicy, WorkflowStart
 from stores.orders import platforms
 
 CYCLE_SECONDS: Final = 60
+SETUP_PAUSE_NOTE: Final = "set up paused through the API"
+"""Why a schedule is paused that was not paused or resumed since its platform was set up."""
 WATCH_SECONDS: Final = 20
 _CATCH_UP: Final = timedelta(minutes=2)
 _TRIGGERS_AT_A_TIME: Final = 8

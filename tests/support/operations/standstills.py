@@ -217,7 +217,7 @@ OVERVIEW_LINES: Final[Mapping[str, ConcernKind | str | NotOffered]] = {
     "A platform's clock cannot be read": ConcernKind.CLOCK_UNREAD,
     "Sweeps fail": ConcernKind.SWEEPS_FAILED,
     "A platform is paused": NotOffered(
-        "Its schedule in the engine is paused, which is asked of one platform at a time: its page."
+        "Its schedule in the engine is paused; the list of platforms and its page say so."
     ),
     "A back-fill fails": ConcernKind.BACKFILL_FAILED,
     "Messages wait": ConcernKind.WAITING,

@@ -99,7 +99,7 @@ function standing(known) {
     known.credentials_fault && badge(t("orders.refused"), "bad"),
     known.stale ? link(href.platform(known.platform, "tab=slices&stale=true"), badge(t("orders.staleN", { n: known.stale }), "bad")) : null,
     known.sweeps_failed ? link(href.platform(known.platform, "tab=slices&sweep=failed"), badge(t("orders.sweepsFailedN", { n: known.sweeps_failed }), "bad")) : null,
-    known.paused ? badge(t("orders.paused"), "wait") : badge(t("orders.running"), "ok"),
+    known.paused ? badge(t(known.configured || known.starts_at ? "orders.paused" : "orders.pausedNotConfigured"), "wait") : badge(t("orders.running"), "ok"),
     known.failed ? badge(t("orders.failedN", { n: known.failed }), "bad") : null,
     known.open ? badge(t("orders.openN", { n: known.open }), "run") : null,
     backfillBadge(known.backfill),

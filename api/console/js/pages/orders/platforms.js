@@ -58,6 +58,7 @@ function health(row) {
   if (row.stale) return badge(t("orders.staleN", { n: row.stale }), "bad");
   if (row.sweeps_failed) return badge(t("orders.sweepsFailedN", { n: row.sweeps_failed }), "bad");
   if (row.failed) return badge(t("orders.hasFailed"), "bad");
+  if (row.paused) return badge(t(row.configured || row.starts_at ? "orders.paused" : "orders.pausedNotConfigured"), "wait");
   if (!row.starts_at) return badge(t("orders.notBegun"), "wait");
   return row.open ? badge(t("orders.reading"), "run") : badge(t("orders.upToDate"), "ok");
 }

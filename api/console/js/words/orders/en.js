@@ -26,6 +26,7 @@ export const en = {
   upToDate: "Up to date",
   noPlatforms: "No platform is set up yet.",
   paused: "Paused",
+  pausedNotConfigured: "Paused, not configured",
   running: "Claiming",
   failedN: { one: "{n} failed slice", other: "{n} failed slices" },
   openN: { one: "{n} open slice", other: "{n} open slices" },
@@ -280,7 +281,7 @@ export const en = {
   setup: {
     title: "Set up a platform",
     text: "One account: a kind of platform and a shop. Its schedule starts at once. Kind, shop and project stay once orders were claimed.",
-    number: "Number",
+    number: "Name",
     numberHint: "What you call it: small letters, digits, - and _.",
     kind: "Kind",
     kindHint: "The name of your own capability, or one that is built in:",

@@ -26,6 +26,7 @@ export const zh = {
   upToDate: "已是最新",
   noPlatforms: "尚未设置任何平台。",
   paused: "已暂停",
+  pausedNotConfigured: "已暂停，尚未配置",
   running: "认领中",
   failedN: { other: "{n} 个失败切片" },
   openN: { other: "{n} 个未完成切片" },
@@ -268,7 +269,7 @@ export const zh = {
   setup: {
     title: "设置平台",
     text: "一个账号：一种平台和一个店铺。设置后立即开始调度。认领订单之后，类型、店铺和项目不再改变。",
-    number: "编号",
+    number: "名称",
     numberHint: "您对它的称呼：小写字母、数字、- 和 _。",
     kind: "类型",
     kindHint: "自定义能力的名称，或内置类型之一：",
