@@ -19,7 +19,7 @@ pytestmark = pytest.mark.stack
 
 
 def card(page: Page, name: str) -> Locator:
-    """A room's card."""
+    """The card of a system."""
     return page.get_by_role("article", name=name)
 
 

@@ -45,7 +45,7 @@ async def test_a_wrong_key_is_told_in_the_api_s_words(browser: Browser, console:
         await expect(page.get_by_role("alert")).to_contain_text("Request id")
 
 
-async def test_rooms_are_walked_by_links_and_back(page: Page) -> None:
+async def test_pages_are_walked_by_links_and_back(page: Page) -> None:
     """A link draws another page without loading, the focus goes to its heading, and Back comes back."""
     await page.goto("/console")
     await page.evaluate("window.sameDocument = true")

@@ -30,7 +30,7 @@ async function overview(place) {
   const show = (seen) => {
     showConcerns(concerns, seen);
     clear(parts, seen.parts.map(part));
-    const workloads = new Map(seen.rooms.map((workload) => [workload.room, workload]));
+    const workloads = new Map(seen.systems.map((workload) => [workload.system, workload]));
     for (const [system, card] of cards) card.show(workloads.get(system), Date.parse(seen.at));
     queues.show(seen.queues);
     pulse(live, true);
@@ -66,9 +66,9 @@ function pulse(live, isNew) {
 /** Show what a person should look at, with links. It is read out only when it changes. */
 function showConcerns(element, seen) {
   const down = seen.parts.filter((each) => !each.ok).map((each) => h("li", {}, badge("!", "bad"), " ", t("overview.partDown", { part: partName(each.name) }), " ", ago(each.down_since), ": ", h("span", { dir: "auto" }, each.trouble)));
-  const unread = down.length && !seen.rooms.length ? [h("li", {}, t("overview.unread"))] : [];
-  const troubles = seen.rooms.flatMap((workload) => workload.concerns.map((concern) => [workload.room, concern]));
-  const ages = new Map(seen.rooms.map((workload) => [workload.room, workload.oldest_waiting_seconds]));
+  const unread = down.length && !seen.systems.length ? [h("li", {}, t("overview.unread"))] : [];
+  const troubles = seen.systems.flatMap((workload) => workload.concerns.map((concern) => [workload.system, concern]));
+  const ages = new Map(seen.systems.map((workload) => [workload.system, workload.oldest_waiting_seconds]));
   const items = [...down, ...unread, ...troubles.map(([system, concern]) => concernItem(system, concern, ages.get(system)))];
   const said = JSON.stringify([seen.parts.map((each) => each.down_since), unread.length, troubles]);
   if (element.dataset.said === said) return;
