@@ -2,7 +2,7 @@
 
 import { get, watch } from "../api.js";
 import { ago, badge, duration, number } from "../components/index.js";
-import { clear, freshId, h } from "../dom.js";
+import { clear, freshId, h, markCode } from "../dom.js";
 import { has, t } from "../i18n.js";
 import { SECTIONS, link } from "../navigation.js";
 import { session } from "../session.js";
@@ -65,7 +65,7 @@ function pulse(live, isNew) {
 
 /** Show what a person should look at, with links. It is read out only when it changes. */
 function showConcerns(element, seen) {
-  const down = seen.parts.filter((each) => !each.ok).map((each) => h("li", {}, badge("!", "bad"), " ", t("overview.partDown", { part: partName(each.name) }), " ", ago(each.down_since), ": ", h("span", { dir: "auto" }, each.trouble)));
+  const down = seen.parts.filter((each) => !each.ok).map((each) => h("li", {}, badge("!", "bad"), " ", t("overview.partDown", { part: partName(each.name) }), " ", ago(each.down_since), ": ", h("span", { dir: "auto" }, markCode(each.trouble))));
   const unread = down.length && !seen.systems.length ? [h("li", {}, t("overview.unread"))] : [];
   const troubles = seen.systems.flatMap((workload) => workload.concerns.map((concern) => [workload.system, concern]));
   const ages = new Map(seen.systems.map((workload) => [workload.system, workload.oldest_waiting_seconds]));
