@@ -10,6 +10,7 @@ import { stylesheet } from "../stylesheet.js";
 import { systemCard } from "./overview/card.js";
 import { queueTable } from "./overview/queues.js";
 import { quotaTable } from "./overview/quotas.js";
+import "../words/causes.js";
 import "../words/overview.js";
 
 const STALE_MS = 10_000;
@@ -90,9 +91,19 @@ function concernItem(system, { trouble, count, parts }, age) {
 
 /** A part of a concern: its platform, type or queue with the way there, the cause, and how many of several. */
 function partOf(system, trouble, part, count) {
-  const words = [part.subject, part.cause].filter(Boolean).join(" · ") || t("overview.unknownCause");
+  const cause = causeWords(system, part.cause);
+  const words = [part.subject, part.subject && part.cause ? " · " : "", markCode(cause)];
   const way = wayTo(system, trouble, part);
-  return [way ? link(way, words) : h("bdi", {}, words), part.count < count ? ` (${number(part.count)})` : null];
+  const shown = part.subject || part.cause ? words : t("overview.unknownCause");
+  // What programs call a cause is shown where the pointer rests.
+  const title = cause === part.cause ? null : part.cause;
+  return [way ? h("span", { title }, link(way, shown)) : h("bdi", { title }, shown), part.count < count ? ` (${number(part.count)})` : null];
+}
+
+/** A cause in words: a code has them here, anything else is a sentence already. */
+function causeWords(system, cause) {
+  if (system === "transfers") return has(`transfers.reason.${cause}`) ? t(`transfers.reason.${cause}`) : cause;
+  return has(`causes.${cause}`) ? t(`causes.${cause}`) : cause;
 }
 
 const UNITS = { downloads: "downloads", transfers: "targets", orders: "slices", addresses: "messages", tasks: "tasks" };
