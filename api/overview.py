@@ -296,8 +296,7 @@ class OverviewSnapshotReader:
         ]
         if is_admin:
             shown = [
-                each.model_copy(update={"engine_url": self._build_engine_url(each.system, project_id)})
-                for each in shown
+                row.model_copy(update={"engine_url": self._build_engine_url(row.system, project_id)}) for row in shown
             ]
         read = {each.system for each in shown}
         return OverviewResponse(
