@@ -66,17 +66,17 @@ async def update_installation_gauges(app: web.Application) -> None:
 
 
 def _set_overview_gauges(overview: OverviewResponse) -> None:
-    for each in overview.rooms:
+    for each in overview.systems:
         for state, count, seconds in (
             ("running", each.running, each.oldest_running_seconds),
             ("waiting", each.waiting, each.oldest_waiting_seconds),
             ("failed", each.failed, each.oldest_failed_seconds),
         ):
-            ITEMS.labels(each.room, state).set(count)
-            OLDEST.labels(each.room, state).set(seconds or 0.0)
+            ITEMS.labels(each.system, state).set(count)
+            OLDEST.labels(each.system, state).set(seconds or 0.0)
         for kind in ConcernKind:
-            CONCERNS.labels(each.room, kind).set(sum(one.count for one in each.concerns if one.trouble is kind))
+            CONCERNS.labels(each.system, kind).set(sum(one.count for one in each.concerns if one.trouble is kind))
     for queue in overview.queues:
-        QUEUE_WORKERS.labels(queue.room, queue.name).set(queue.workers)
-        QUEUE_BACKLOG.labels(queue.room, queue.name).set(queue.backlog)
-        QUEUE_WAIT.labels(queue.room, queue.name).set(queue.backlog_seconds)
+        QUEUE_WORKERS.labels(queue.system, queue.name).set(queue.workers)
+        QUEUE_BACKLOG.labels(queue.system, queue.name).set(queue.backlog)
+        QUEUE_WAIT.labels(queue.system, queue.name).set(queue.backlog_seconds)

@@ -60,7 +60,7 @@ class QueueStatus(Response):
     """A task queue of the engine."""
 
     name: str
-    room: System
+    system: System
     workers: int = Field(
         description="worker processes that serve it; one that was killed or hangs counts for a minute at most"
     )
@@ -87,7 +87,7 @@ class Concern(Response):
 class SystemWorkload(Response):
     """The workload of a system."""
 
-    room: System
+    system: System
     unit: str = Field(description="what is counted: `downloads`, `targets`, `slices`, `messages` or `tasks`")
     running: int
     waiting: int
@@ -114,7 +114,7 @@ class OverviewResponse(Response):
         description="which components do not serve, since when, and what cannot be read; null if all is well"
     )
     parts: list[ComponentHealth]
-    rooms: list[SystemWorkload] = Field(
+    systems: list[SystemWorkload] = Field(
         description="those that the caller may see (addresses belong to no project) and that can be read at present"
     )
     queues: list[QueueStatus] = Field(description="only for the admin key: all projects share them")
@@ -296,15 +296,15 @@ class OverviewSnapshotReader:
         ]
         if is_admin:
             shown = [
-                each.model_copy(update={"engine_url": self._build_engine_url(each.room, project_id)}) for each in shown
+                row.model_copy(update={"engine_url": self._build_engine_url(row.system, project_id)}) for row in shown
             ]
-        read = {each.room for each in shown}
+        read = {each.system for each in shown}
         return OverviewResponse(
             at=now,
             project_id=project_id,
             trouble=components.describe_outages(health, [system for system in systems if system not in read]),
             parts=health,
-            rooms=shown,
+            systems=shown,
             queues=queues if is_admin else [],
         )
 
@@ -318,10 +318,10 @@ class OverviewSnapshotReader:
     ) -> SystemWorkload:
         overview = self._overviews[system]
         period = overview.get_failure_count_period(self._services.settings)
-        own_queues = [each for each in queues if each.room == system]
+        own_queues = [each for each in queues if each.system == system]
         workload = sum_workloads((workload, _derive_concerns(overview, workload, own_queues, paused.get(system), now)))
         return SystemWorkload(
-            room=system,
+            system=system,
             unit=overview.UNIT,
             running=workload.running.count,
             waiting=workload.waiting.count,
@@ -393,7 +393,7 @@ async def _read_queue_status(services: Services, name: str, system: System, answ
     workers = {worker for answer in answers for worker in temporal.list_polling_workers(answer)}
     return QueueStatus(
         name=name,
-        room=system,
+        system=system,
         workers=len(workers & answering),
         backlog=sum(answer.stats.approximate_backlog_count for answer in answers),
         backlog_seconds=max(answer.stats.approximate_backlog_age.ToTimedelta() for answer in answers).total_seconds(),

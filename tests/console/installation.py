@@ -45,7 +45,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Console:
-    """Everything that runs, and each room's own helper for it."""
+    """Everything that runs, and each system's own helper for it."""
 
     api_client: ApiClient
     worker: RunningWorker

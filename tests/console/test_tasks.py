@@ -16,7 +16,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
-ROOM = "/console/tasks"
+TASKS = "/console/tasks"
 EXACT = 9_007_199_254_740_993_123
 """More than a browser's own numbers can hold."""
 
@@ -36,7 +36,7 @@ def rows(page: Page) -> Locator:
 
 def of_type(queue: Tasks, part: str = "") -> str:
     """The page of the type."""
-    return f"{ROOM}/types/{queue.type}{part}"
+    return f"{TASKS}/types/{queue.type}{part}"
 
 
 async def finish_task(queue: Tasks, task: Json, status: int, **fields: str) -> str:
@@ -59,7 +59,7 @@ async def confirm(page: Page, text: str, action: str) -> None:
 
 async def test_types_show_what_is_in_their_queues(page: Page, queue: Tasks) -> None:
     """How much is due and since when, what workers hold, what failed; all of it live."""
-    await page.goto(ROOM)
+    await page.goto(TASKS)
     row = rows(page).filter(has_text=queue.type)
     await expect(row).to_contain_text("Nothing waits and nothing is held.")
     await queue.create_many(5)
@@ -99,7 +99,7 @@ async def test_a_task_is_found_by_its_id(page: Page, queue: Tasks) -> None:
     task_id = await queue.create(user_id="shop-7", task_content=f'{{"id":{EXACT}}}', task_stage="cut")
     [held] = await queue.hold()
     await queue.set(held, PENDING, crt_retry_num=1, schedule_log="out of memory\nat frame 7")
-    await page.goto(ROOM)
+    await page.goto(TASKS)
     await page.get_by_label("Find a task by its id").fill(task_id)
     await page.get_by_role("button", name="Open").click()
 
@@ -115,7 +115,7 @@ async def test_a_task_is_found_by_its_id(page: Page, queue: Tasks) -> None:
 async def test_a_live_task_links_to_its_lane(admin_page: Page, queue: Tasks) -> None:
     """The id of the lane's workflow contains the project, which an admin has not chosen."""
     task_id = await queue.create()
-    await admin_page.goto(f"{ROOM}/tasks/{task_id}")
+    await admin_page.goto(f"{TASKS}/tasks/{task_id}")
 
     await expect(admin_page.get_by_role("definition").get_by_role("link")).to_have_attribute(
         "href", re.compile(re.escape(f"tasks%2F{queue.project_id}%2F{queue.type}%2F1"))
@@ -129,7 +129,7 @@ async def test_a_task_shows_what_was_tried(page: Page, queue: Tasks) -> None:
     for number in range(12):
         [held] = await queue.hold()
         await queue.set(held, PENDING, task_stage="mail" if number == 10 else "cut")
-    await page.goto(f"{ROOM}/tasks/{task_id}")
+    await page.goto(f"{TASKS}/tasks/{task_id}")
     steps = page.locator(".history li")
 
     await expect(steps.nth(1)).to_contain_text("2 earlier attempts")
@@ -142,18 +142,18 @@ async def test_a_task_is_found_by_the_name_that_it_was_given(page: Page, queue: 
     """A misspelt name shows an error."""
     name = f"invoice {secrets.token_hex(4)}"
     task_id = await queue.create(task_id=name)
-    await page.goto(ROOM)
+    await page.goto(TASKS)
     await page.get_by_label("Find a task by its id").fill(name)
     await page.keyboard.press("Enter")
     await expect(page.locator(".facts")).to_contain_text(task_id)
     assert page.url.endswith(f"/tasks/{task_id}")
-    await page.goto(f"{ROOM}/named/nothing%20like%20this")
+    await page.goto(f"{TASKS}/named/nothing%20like%20this")
     await expect(page.locator(".empty")).to_contain_text("No task is named “nothing like this”.")
 
 
 async def test_a_task_that_nobody_has_is_told_in_the_api_s_words(page: Page, queue: Tasks) -> None:
     """With the request id to quote, though flowSvr's routes answer 200."""
-    await page.goto(f"{ROOM}/tasks/{'0' * 32}_{queue.type}_1")
+    await page.goto(f"{TASKS}/tasks/{'0' * 32}_{queue.type}_1")
     await expect(page.get_by_role("alert")).to_contain_text("Check the id that create_task answered.")
     await expect(page.get_by_role("alert")).to_contain_text("Request id")
 
@@ -161,7 +161,7 @@ async def test_a_task_that_nobody_has_is_told_in_the_api_s_words(page: Page, que
 async def test_the_page_of_a_task_follows_it(page: Page, queue: Tasks) -> None:
     """From its creation to the archive."""
     task_id = await queue.create(task_content="input")
-    await page.goto(f"{ROOM}/tasks/{task_id}")
+    await page.goto(f"{TASKS}/tasks/{task_id}")
     await expect(page.locator(".lead")).to_contain_text("Pending")
     [held] = await queue.hold()
     await expect(page.locator(".history")).to_contain_text("Held by a worker")
@@ -176,7 +176,7 @@ async def test_a_task_is_cancelled(page: Page, queue: Tasks) -> None:
     """It says what becomes of a worker that has it."""
     task_id = await queue.create()
     await queue.hold()
-    await page.goto(f"{ROOM}/tasks/{task_id}")
+    await page.goto(f"{TASKS}/tasks/{task_id}")
     await page.get_by_role("button", name="Cancel").click()
     await confirm(page, "1 is held by a worker, which learns of it at the next heartbeat.", "Cancel 1 task")
 
@@ -188,7 +188,7 @@ async def test_a_held_task_is_put_back(page: Page, queue: Tasks) -> None:
     """It has no holder then, and has not failed."""
     task_id = await queue.create()
     [held] = await queue.hold()
-    await page.goto(f"{ROOM}/tasks/{task_id}")
+    await page.goto(f"{TASKS}/tasks/{task_id}")
     await page.get_by_role("button", name="Put back").click()
     await confirm(page, "without counting as failed", "Put back")
 
@@ -247,7 +247,7 @@ async def test_one_that_changed_hands_takes_no_other_with_it(page: Page, queue: 
     """The page shows an older holder; the present one keeps the task, and the page says so."""
     await queue.create()
     [first] = await queue.hold()
-    await page.goto(f"{ROOM}/tasks/{first['task_id']}")
+    await page.goto(f"{TASKS}/tasks/{first['task_id']}")
     await page.get_by_role("button", name="Put back").click()
     await expect(page.get_by_role("dialog")).to_be_visible()
     await queue.set(first, PENDING)
@@ -294,13 +294,13 @@ async def test_lanes_show_how_each_stands(admin_page: Page, queue: Tasks) -> Non
 
 async def test_a_type_that_is_not_there_is_told_in_the_api_s_words(page: Page) -> None:
     """Also one that another project has."""
-    await page.goto(f"{ROOM}/types/nothing")
+    await page.goto(f"{TASKS}/types/nothing")
     await expect(page.get_by_role("alert")).to_contain_text("Register it with POST /v1/register_task_type.")
 
 
 async def test_a_project_without_types_is_told_how_to_begin(page: Page) -> None:
     """With the call that lists them."""
-    await page.goto(ROOM)
+    await page.goto(TASKS)
     await expect(page.locator(".empty")).to_contain_text("There are no types of tasks yet.")
     await page.get_by_text("The same by API").click()
     await expect(page.locator(".empty code").first).to_contain_text("/v1/get_task_figures")
@@ -310,7 +310,7 @@ async def test_a_project_without_types_is_told_how_to_begin(page: Page) -> None:
 async def test_the_admin_sees_every_project_s_types_and_steers_them(admin_page: Page, queue: Tasks) -> None:
     """Without choosing a project first."""
     task_id = await queue.create()
-    await admin_page.goto(f"{ROOM}?prefix={queue.type}")
+    await admin_page.goto(f"{TASKS}?prefix={queue.type}")
     await rows(admin_page).get_by_role("link", name=queue.type).click()
     await expect(rows(admin_page)).to_have_count(1)
     await admin_page.get_by_label(f"Select {task_id}").check()
@@ -327,7 +327,7 @@ async def test_the_admin_tells_types_of_one_name_apart(admin_page: Page, console
     await neighbour.register()
     await queue.create(user_id="ours")
     await neighbour.create(user_id="theirs")
-    await admin_page.goto(f"{ROOM}?prefix={queue.type}")
+    await admin_page.goto(f"{TASKS}?prefix={queue.type}")
     await expect(rows(admin_page)).to_have_count(2)
     for each, user in ((queue, "ours"), (neighbour, "theirs")):
         await admin_page.goto(f"{of_type(queue)}?project={each.project_id}")
@@ -350,8 +350,8 @@ async def test_every_page_fits_a_narrow_screen_in_chinese(
     narrow = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark"}
     async with signed_in(browser, console.address, project.key, troubles, **narrow) as page:
         await page.add_init_script("localStorage.setItem('haulage.language', 'zh')")
-        tasks = [f"{ROOM}/tasks/{each}" for each in {*ids, done}]
-        for path in (ROOM, of_type(queue), of_type(queue, "/lanes"), of_type(queue, "/archive"), *tasks):
+        tasks = [f"{TASKS}/tasks/{each}" for each in {*ids, done}]
+        for path in (TASKS, of_type(queue), of_type(queue, "/lanes"), of_type(queue, "/archive"), *tasks):
             await page.goto(path)
             await expect(page.get_by_role("heading", level=1)).not_to_be_empty()
             await page.wait_for_load_state("networkidle")

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.stack
 
 WORDS = sorted((console.FOLDER / "js" / "words").glob("*.js"))
 SCRIPTS = [path for path in (console.FOLDER / "js").rglob("*.js") if path not in WORDS]
-# t("room.word") names a word, and t(`room.states.${state}`) all below a prefix.
+# t("page.word") names a word, and t(`page.states.${state}`) all below a prefix.
 NAMED = re.compile(r"""\bt\(\s*["']([\w.]+)["']""")
 BUILT = re.compile(r"\bt\(\s*`([\w.]+\.)\$\{")
 READ = """

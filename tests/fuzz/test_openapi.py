@@ -98,7 +98,7 @@ async def test_the_administration_keeps_its_word(api_client: ApiClient, fuzzer: 
 
 
 @pytest.mark.long
-async def test_the_rooms_keep_their_word(api_client: ApiClient, source: Source, fuzzer: Fuzzer) -> None:
+async def test_the_systems_keep_to_their_schemas(api_client: ApiClient, source: Source, fuzzer: Fuzzer) -> None:
     """The same for what a project's key opens."""
     _, key = await api_client.make_project()
     # A client that opens the project's stream gets at once what runs.

@@ -77,8 +77,8 @@ async def test_an_open_breaker_costs_no_try(settings: Settings, tmp_path: Path) 
 
         async def is_named() -> bool:
             seen = (await addresses.api_client.as_admin("GET", "/v1/overview")).body
-            [room] = [each for each in seen["rooms"] if each["room"] == "addresses"]
-            parts = [part for each in room["concerns"] if each["trouble"] == "failed" for part in each["parts"]]
+            [shown] = [each for each in seen["systems"] if each["system"] == "addresses"]
+            parts = [part for each in shown["concerns"] if each["trouble"] == "failed" for part in each["parts"]]
             return any(part["subject"] == "od" and "is not called" in part["cause"] for part in parts)
 
         await eventually(is_named)

@@ -42,7 +42,7 @@ async def set_module_paused(addresses: Addresses, *, paused: bool) -> None:
 async def read_overview(addresses: Addresses) -> dict[str, Any]:
     """Return what the overview shows of addresses."""
     overview = (await addresses.api_client.as_admin("GET", "/v1/overview")).body
-    [shown] = [each for each in overview["rooms"] if each["room"] == "addresses"]
+    [shown] = [each for each in overview["systems"] if each["system"] == "addresses"]
     found: dict[str, Any] = shown
     return found
 

@@ -71,7 +71,7 @@ async def test_a_dead_database_is_named_wherever_one_looks(settings: Settings) -
     assert alive.status == 200
     down = next(each for each in overview["parts"] if not each["ok"])
     since = datetime.fromisoformat(down["down_since"])
-    assert (down["name"], overview["rooms"]) == ("database", [])
+    assert (down["name"], overview["systems"]) == ("database", [])
     assert overview["trouble"] == (
         f"PostgreSQL does not serve since {since:%Y-%m-%d %H:%M:%S} UTC: it does not answer. "
         f"The figures of {', '.join(SYSTEMS)} cannot be read at present."

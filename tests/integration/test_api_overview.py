@@ -62,7 +62,7 @@ async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
 
 def find_workload(body: dict[str, Any], system: str) -> dict[str, Any]:
     """Return the workload of a system in an overview."""
-    found: dict[str, Any] = next(each for each in body["rooms"] if each["room"] == system)
+    found: dict[str, Any] = next(each for each in body["systems"] if each["system"] == system)
     return found
 
 
@@ -213,14 +213,14 @@ async def test_only_the_admin_sees_what_all_projects_share(settings: Settings) -
         every = (await api_client.as_admin("GET", "/v1/overview")).body
         within = (await api_client.as_admin("GET", "/v1/overview", headers={"Haulage-Project": project_id})).body
     # Addresses belong to no project, whichever the admin key names.
-    narrowed = {each["room"] for each in within["rooms"] if "HaulageProject" in each["engine_url"]}
+    narrowed = {each["system"] for each in within["systems"] if "HaulageProject" in each["engine_url"]}
     of_projects = [system for system in SYSTEMS if system != "addresses"]
     assert narrowed == set(of_projects)
-    assert [each["room"] for each in own["rooms"]] == of_projects
-    assert [each["room"] for each in every["rooms"]] == [*SYSTEMS]
+    assert [each["system"] for each in own["systems"]] == of_projects
+    assert [each["system"] for each in every["systems"]] == [*SYSTEMS]
     assert own["queues"] == []
-    assert {each["engine_url"] for each in own["rooms"]} == {None}
-    assert all(each["engine_url"].startswith("http://temporal.example.com/namespaces/") for each in every["rooms"])
+    assert {each["engine_url"] for each in own["systems"]} == {None}
+    assert all(each["engine_url"].startswith("http://temporal.example.com/namespaces/") for each in every["systems"])
     assert {each["name"]: each["ok"] for each in own["parts"]} == {"database": True, "engine": True, "bucket": True}
 
 
@@ -335,7 +335,7 @@ async def test_a_stream_goes_on_while_the_database_is_away(
             while (body := await next_event(answer))["trouble"] is None:
                 pass
             assert body["trouble"].startswith("PostgreSQL does not serve since ")
-            assert body["rooms"] == []
+            assert body["systems"] == []
         while (body := await next_event(answer))["trouble"] is not None:
             pass
         assert read_counts(body, "downloads") == (0, 0, 0)

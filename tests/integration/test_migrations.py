@@ -71,7 +71,7 @@ async def test_tables_and_migrations_agree(database: Database) -> None:
 
 async def test_constraints_agree(empty: Database, empty_database_url: str) -> None:
     """Comparison does not look at checks and names, so they are read from a schema made each way."""
-    # First, as it loads every room's tables, whichever tests ran before.
+    # First, as it loads every system's tables, whichever tests ran before.
     await migrate.migrate(empty_database_url)
     migrated = await constraints(empty)
     async with empty.session() as session:

@@ -76,7 +76,7 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
         assert (await orders.ask("GET", "/v1/platforms")).body["items"][0]["stale"] == 1
         assert await list_stale_slices(orders) == [str(TimeWindow(start=first.start_at, end=first.end_at))]
         assert await eventually(lambda: gauge(metrics.SLICES_STALE) == 1)
-        [shown] = [each["concerns"] for each in overview["rooms"] if each["room"] == "orders"]
+        [shown] = [each["concerns"] for each in overview["systems"] if each["system"] == "orders"]
         [concern] = [each for each in shown if each["trouble"] == "stale"]
         assert (concern["count"], concern["parts"][0]["subject"]) == (1, NUMBER)
 

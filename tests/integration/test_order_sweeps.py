@@ -67,8 +67,8 @@ async def unsweep(orders: Orders) -> None:
 
 async def concerns(orders: Orders) -> dict[str, int]:
     """What the overview says of orders."""
-    rooms = (await orders.ask("GET", "/v1/overview")).body["rooms"]
-    found = next(each["concerns"] for each in rooms if each["room"] == "orders")
+    systems = (await orders.ask("GET", "/v1/overview")).body["systems"]
+    found = next(each["concerns"] for each in systems if each["system"] == "orders")
     return {each["trouble"]: each["count"] for each in found}
 
 

@@ -48,7 +48,7 @@ async def test_requests_for_a_paused_system_are_refused_with_who_and_why(downloa
     assert (paused["paused"]["who"], paused["paused"]["reason"]) == ("ann", SIGNED["reason"])
     assert (refused.status, refused.code, refused.headers["Retry-After"]) == (503, "system_paused", "1")
     assert "by ann: the database is being moved." in refused.body["detail"]
-    [shown] = [each for each in overview["rooms"] if each["room"] == "downloads"]
+    [shown] = [each for each in overview["systems"] if each["system"] == "downloads"]
     [concern] = [each for each in shown["concerns"] if each["trouble"] == "system_paused"]
     assert (concern["count"], concern["parts"][0]["cause"]) == (1, f"ann: {SIGNED['reason']}")
     assert shown["paused"]["who"] == "ann"
@@ -82,7 +82,7 @@ async def test_a_hold_says_who_paused_its_type_and_why(tasks: Tasks) -> None:
 
     async def find_concern() -> Any:
         overview = (await tasks.api_client.ask("GET", "/v1/overview", key=tasks.key)).body
-        [shown] = [each for each in overview["rooms"] if each["room"] == "tasks"]
+        [shown] = [each for each in overview["systems"] if each["system"] == "tasks"]
         return shown["concerns"]
 
     [concern] = await eventually(find_concern)

@@ -113,7 +113,7 @@ async def fail(_call: Call, path: KindPath) -> Echo:
 
 
 def envelope(problem: Problem) -> web.Response:
-    """Another room's way to show a problem."""
+    """Another system's way to show a problem."""
     return web.json_response({"code": problem.status, "msg": problem.detail})
 
 

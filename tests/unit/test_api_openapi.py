@@ -14,7 +14,7 @@ from api.http import openapi
 from api.http.routes import RouteAccess
 
 DOCUMENT = openapi.build_openapi_document(ROUTE_GROUPS)
-ROUTES = [route for room in ROUTE_GROUPS for route in room]
+ROUTES = [route for group in ROUTE_GROUPS for route in group]
 
 
 def test_the_document_is_valid_openapi_3_1() -> None:

@@ -2,7 +2,7 @@
 
 import { get, watch } from "../api.js";
 import { ago, badge, duration, number } from "../components/index.js";
-import { clear, freshId, h } from "../dom.js";
+import { clear, freshId, h, markCode } from "../dom.js";
 import { has, t } from "../i18n.js";
 import { SECTIONS, link } from "../navigation.js";
 import { session } from "../session.js";
@@ -10,6 +10,7 @@ import { stylesheet } from "../stylesheet.js";
 import { systemCard } from "./overview/card.js";
 import { queueTable } from "./overview/queues.js";
 import { quotaTable } from "./overview/quotas.js";
+import "../words/causes.js";
 import "../words/overview.js";
 
 const STALE_MS = 10_000;
@@ -30,7 +31,7 @@ async function overview(place) {
   const show = (seen) => {
     showConcerns(concerns, seen);
     clear(parts, seen.parts.map(part));
-    const workloads = new Map(seen.rooms.map((workload) => [workload.room, workload]));
+    const workloads = new Map(seen.systems.map((workload) => [workload.system, workload]));
     for (const [system, card] of cards) card.show(workloads.get(system), Date.parse(seen.at));
     queues.show(seen.queues);
     pulse(live, true);
@@ -65,10 +66,10 @@ function pulse(live, isNew) {
 
 /** Show what a person should look at, with links. It is read out only when it changes. */
 function showConcerns(element, seen) {
-  const down = seen.parts.filter((each) => !each.ok).map((each) => h("li", {}, badge("!", "bad"), " ", t("overview.partDown", { part: partName(each.name) }), " ", ago(each.down_since), ": ", h("span", { dir: "auto" }, each.trouble)));
-  const unread = down.length && !seen.rooms.length ? [h("li", {}, t("overview.unread"))] : [];
-  const troubles = seen.rooms.flatMap((workload) => workload.concerns.map((concern) => [workload.room, concern]));
-  const ages = new Map(seen.rooms.map((workload) => [workload.room, workload.oldest_waiting_seconds]));
+  const down = seen.parts.filter((each) => !each.ok).map((each) => h("li", {}, badge("!", "bad"), " ", t("overview.partDown", { part: partName(each.name) }), " ", ago(each.down_since), ": ", h("span", { dir: "auto" }, markCode(each.trouble))));
+  const unread = down.length && !seen.systems.length ? [h("li", {}, t("overview.unread"))] : [];
+  const troubles = seen.systems.flatMap((workload) => workload.concerns.map((concern) => [workload.system, concern]));
+  const ages = new Map(seen.systems.map((workload) => [workload.system, workload.oldest_waiting_seconds]));
   const items = [...down, ...unread, ...troubles.map(([system, concern]) => concernItem(system, concern, ages.get(system)))];
   const said = JSON.stringify([seen.parts.map((each) => each.down_since), unread.length, troubles]);
   if (element.dataset.said === said) return;
@@ -90,9 +91,19 @@ function concernItem(system, { trouble, count, parts }, age) {
 
 /** A part of a concern: its platform, type or queue with the way there, the cause, and how many of several. */
 function partOf(system, trouble, part, count) {
-  const words = [part.subject, part.cause].filter(Boolean).join(" · ") || t("overview.unknownCause");
+  const cause = causeWords(system, part.cause);
+  const words = [part.subject, part.subject && part.cause ? " · " : "", markCode(cause)];
   const way = wayTo(system, trouble, part);
-  return [way ? link(way, words) : h("bdi", {}, words), part.count < count ? ` (${number(part.count)})` : null];
+  const shown = part.subject || part.cause ? words : t("overview.unknownCause");
+  // What programs call a cause is shown where the pointer rests.
+  const title = cause === part.cause ? null : part.cause;
+  return [way ? h("span", { title }, link(way, shown)) : h("bdi", { title }, shown), part.count < count ? ` (${number(part.count)})` : null];
+}
+
+/** A cause in words: a code has them here, anything else is a sentence already. */
+function causeWords(system, cause) {
+  if (system === "transfers") return has(`transfers.reason.${cause}`) ? t(`transfers.reason.${cause}`) : cause;
+  return has(`causes.${cause}`) ? t(`causes.${cause}`) : cause;
 }
 
 const UNITS = { downloads: "downloads", transfers: "targets", orders: "slices", addresses: "messages", tasks: "tasks" };

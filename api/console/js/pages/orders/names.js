@@ -1,4 +1,4 @@
-// Addresses of the room's pages and of what the API has, and the states of slices in the reader's words.
+// Addresses of the pages of orders and of what the API has, and the states of slices in the reader's words.
 
 import { ago, badge, when } from "../../components/index.js";
 import { h } from "../../dom.js";

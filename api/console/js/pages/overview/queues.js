@@ -25,7 +25,7 @@ export function queueTable() {
 function row(queue) {
   const cells = [
     h("code", {}, queue.name),
-    t(`common.section.${queue.room}`),
+    t(`common.section.${queue.system}`),
     queue.workers ? number(queue.workers) : badge("0", "bad"),
     number(queue.backlog),
     queue.backlog ? duration(queue.backlog_seconds) : "–",
