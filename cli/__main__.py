@@ -242,16 +242,22 @@ def ask(
     path: Annotated[str, typer.Argument(help="Path and query, like /v1/transfers/jobs?limit=5.")],
     method: Annotated[str, typer.Option(help="GET, POST, PUT or DELETE.")] = "GET",
     body: Annotated[str | None, typer.Option(help="JSON to send.")] = None,
+    project: Annotated[str | None, typer.Option(help="Id of the project that the request is about.")] = None,
     api: Api = None,
     data_dir: DataDir = None,
 ) -> None:
     """Send one request to the API of a running `haulage up`, or to any Haulage API, and print the response.
 
+    It is sent with the admin key of this machine's `haulage up`. A route that works on one project is asked for
+    --project; without it, and without --api, for this machine's own project.
+
     Of a redirect, such as that to a file, the address is printed that it leads to.
 
     Exit codes: 0 the request succeeded, 2 the API refused it, 3 the API does not answer.
     """
-    command.run_at_terminal_and_exit(command.send_request(data_dir, api, method.upper(), path, body))
+    from cli import asking
+
+    command.run_at_terminal_and_exit(asking.send_request(data_dir, api, method.upper(), path, body, project))
 
 
 System = Annotated[str, typer.Argument(help="downloads, transfers, orders, addresses or tasks.")]

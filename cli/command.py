@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -26,7 +26,6 @@ from dev.embedded.run_file import replace_private_file
 from domain.faults import ComponentUnreachable, Fault
 from haulage.errors import ApiUnreachable, FileDamaged, HaulageError, RequestRefused, WorkFailed
 from haulage.projects import create_project
-from haulage.transport import ApiResponse, RetryingApiTransport
 from infra import log
 
 if TYPE_CHECKING:
@@ -132,48 +131,6 @@ async def run_with_api(
     return answer.exit_code
 
 
-async def send_request(data_dir: Path | None, url: str | None, method: str, path: str, body: str | None) -> int:
-    """Send one request and print its response, with the admin key of this machine by default; return the exit code."""
-
-    async def send_and_print_response(address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
-        # A request that changes something is not repeated: the first one may have arrived.
-        transport = RetryingApiTransport(address.url, address.key, CONNECT_TIMEOUT_SECONDS if method == "GET" else 0.0)
-        await transport.open()
-        try:
-            response = await transport.request_any(method, path, **_build_body_arguments(body))
-        finally:
-            await transport.close()
-        return CommandOutput({}, tuple(_describe_response(response)))
-
-    def require_leading_slash() -> None:
-        if not path.startswith("/"):
-            raise CommandFault(f"{path} is no path. One begins with /, like /v1/transfers/jobs?limit=5.")
-
-    return await run_with_api(
-        data_dir, url, send_and_print_response, as_json=False, as_admin=True, check=require_leading_slash
-    )
-
-
-def _describe_response(response: ApiResponse) -> Iterator[str]:
-    """Yield what a response holds: JSON indented, other text as it is, and where a redirect leads."""
-    if response.body is not None:
-        yield json.dumps(response.body, ensure_ascii=False, indent=2)
-    elif response.content:
-        yield response.content.decode(errors="replace").rstrip("\n")
-    elif location := response.headers.get("Location"):
-        yield location
-
-
-def _build_body_arguments(body: str | None) -> dict[str, object]:
-    if body is None:
-        return {}
-    try:
-        json.loads(body)
-    except ValueError as error:
-        raise CommandFault(f"--body holds no JSON: {error}.") from None
-    return {"data": body.encode(), "headers": {"Content-Type": "application/json"}}
-
-
 def configure_logging() -> None:
     """Have a command at a terminal log only warnings."""
     log.configure_json_logging("WARNING")
@@ -244,13 +201,18 @@ async def find_api_address_and_key(url: str | None, data_dir: Path | None, *, as
 
 async def load_or_create_project_key(url: str, admin_key: str, data_dir: Path) -> str:
     """Return the key of this machine's own project; create the project at the first call."""
-    path = data_dir / KEY_FILE
-    # A command that was killed while it wrote the file may have left an empty one.
-    if path.exists() and (key := path.read_text().strip()):
+    if key := read_project_key(data_dir):
         return key
     key = await create_project(url, admin_key, PROJECT_NAME, patience_seconds=CONNECT_TIMEOUT_SECONDS)
-    replace_private_file(path, key)
+    replace_private_file(data_dir / KEY_FILE, key)
     return key
+
+
+def read_project_key(data_dir: Path) -> str | None:
+    """Return the key of this machine's own project; None if there is no project yet."""
+    path = data_dir / KEY_FILE
+    # A command that was killed while it wrote the file may have left an empty one.
+    return (path.read_text().strip() or None) if path.exists() else None
 
 
 def print_error_and_get_exit_code(error: Exception, *, as_json: bool) -> int:
