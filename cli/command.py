@@ -14,6 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
@@ -26,6 +27,7 @@ from dev.embedded.run_file import replace_private_file
 from domain.faults import ComponentUnreachable, Fault
 from haulage.errors import ApiUnreachable, FileDamaged, HaulageError, RequestRefused, WorkFailed
 from haulage.projects import create_project
+from haulage.transport import NO_HAULAGE_API, RetryingApiTransport
 from infra import log
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class ExitCode(IntEnum):
     REFUSED = 2
     """The command or the request was wrong, or the key does not fit; nothing was started."""
     API_UNREACHABLE = 3
+    """It does not answer, or what answers is no Haulage."""
     FILE_DAMAGED = 4
     """A file arrived damaged; nothing was left on disk."""
     INTERRUPTED = 130
@@ -118,7 +121,7 @@ async def run_with_api(
         check()
         address = await find_api_address_and_key(url, data_dir, as_admin=as_admin)
         with show_progress() as progress:
-            answer = await work(address, progress)
+            answer = await _work_unless_api_is_foreign(address, partial(work, address, progress))
     except (HaulageError, CommandFault) as error:
         return print_error_and_get_exit_code(error, as_json=as_json)
     if as_json:
@@ -129,6 +132,39 @@ async def run_with_api(
     for sentence in answer.warnings:
         print_warning(sentence)
     return answer.exit_code
+
+
+async def _work_unless_api_is_foreign(
+    address: ApiAddress, work: Callable[[], Awaitable[CommandOutput]]
+) -> CommandOutput:
+    """Do the work; where an answer could not be read, find out whether it was one of Haulage.
+
+    Raises:
+        RequestRefused: It was not: the address is that of another server. An error of ours is raised as it is.
+    """
+    try:
+        return await work()
+    except (LookupError, TypeError, AttributeError, ValueError) as error:  # what reading unknown JSON ends in
+        if await _is_haulage(address):
+            raise
+        raise RequestRefused(
+            200,
+            NO_HAULAGE_API,
+            f"{address.url} does not answer as Haulage does: its answers have other fields. "
+            "Give --api, or HAULAGE_API_URL, the address of a Haulage API.",
+            "",
+        ) from error
+
+
+async def _is_haulage(address: ApiAddress) -> bool:
+    transport = RetryingApiTransport(address.url, address.key, patience_seconds=0.0)
+    await transport.open()
+    try:
+        return (await transport.request_json("GET", "/v1/ping")).get("service") == "haulage"
+    except RequestRefused:
+        return False
+    finally:
+        await transport.close()
 
 
 def configure_logging() -> None:
@@ -222,7 +258,8 @@ def print_error_and_get_exit_code(error: Exception, *, as_json: bool) -> int:
         case WorkFailed():
             code, facts = ExitCode.FAILED, error.facts
         case RequestRefused():
-            code, facts = ExitCode.REFUSED, {"code": error.code, "request_id": error.request_id}
+            code = ExitCode.API_UNREACHABLE if error.code == NO_HAULAGE_API else ExitCode.REFUSED
+            facts = {"code": error.code, "request_id": error.request_id}
         case ApiUnreachable():
             code = ExitCode.API_UNREACHABLE
         case FileDamaged():

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import pytest
 import typer
 
+from cli import __main__ as main
 from cli import addresses, asking, command, downloads, export, orders, steering, tasks
 from dev.embedded.processes import read_process_identity
 from haulage import ApiUnreachable
@@ -240,8 +241,51 @@ async def test_a_page_of_something_else_is_no_answer(
 ) -> None:
     """Such as the page of a proxy."""
     peer.says(200, "<html>")
-    assert await asking.send_request(tmp_path, peer.url, "GET", "/v1/systems", None) == 2
+    assert await asking.send_request(tmp_path, peer.url, "GET", "/v1/systems", None) == 3
     assert "answered 200, not as Haulage does" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "body"),
+    [
+        (main.list_systems, (), {"items": [{"id": 7}]}),
+        (main.list_systems, (), {"items": ["none"]}),
+        (main.list_systems, (), {"id": 7}),
+        (downloads.list_downloads, (), {"items": [{"id": 7}]}),
+        (tasks.show, (["t"],), {"id": 7}),
+    ],
+)
+async def test_json_of_another_server_is_no_answer(
+    function: Callable[..., None],
+    arguments: tuple[Any, ...],
+    body: Any,
+    peer: ApiPeer,
+    run_command: RunCommand,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It ended in a traceback. Such a server may answer every path alike."""
+    peer.says(200, body)
+    peer.says(200, body)
+    assert await run_command(function, *arguments) == 3
+    said = f"haulage: {peer.url} does not answer as Haulage does: its answers have other fields. Give --api, or"
+    assert capsys.readouterr().err.startswith(said)
+
+
+async def test_a_refusal_of_another_server_is_no_answer(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Many refuse with a `detail`, as Haulage does, and without its other fields."""
+    peer.says(404, {"detail": "Not Found"})
+    assert await run_command(main.list_systems) == 3
+    assert "answered 404, not as Haulage does." in capsys.readouterr().err
+
+
+async def test_an_error_of_ours_at_a_haulage_is_raised(peer: ApiPeer, run_command: RunCommand) -> None:
+    """It is not taken for one of the server."""
+    peer.says(200, {"items": [{"id": 7}]})
+    peer.says(200, {"service": "haulage"})
+    with pytest.raises(KeyError):
+        await run_command(main.list_systems)
 
 
 NEEDS_PROJECT = problem(
