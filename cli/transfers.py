@@ -96,9 +96,16 @@ def retry(
 
 @app.command()
 def cancel(job_id: JobId, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Cancel what a job has not sent yet. Exit codes: 0 that is requested, 2 there is no such job, 3 no answer."""
+    """Cancel what a job has not sent yet.
+
+    Exit codes: 0 that is requested, or the job has ended, 2 there is no such job, 3 no answer.
+    """
 
     async def cancel_and_describe(transfers: Transfers, _: ProgressDisplay, job_id: str) -> CommandOutput:
+        before = await transfers.get_job(job_id)
+        if before.status.final:
+            lines = ("This job has ended; nothing was cancelled.",)
+            return CommandOutput(_build_job_output_fields([before]), lines)
         job = await transfers.cancel_job(job_id)
         return CommandOutput(
             _build_job_output_fields([job]), (f"{job.job_id} is being cancelled; hosts that have the file keep it.",)

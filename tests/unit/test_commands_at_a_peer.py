@@ -17,7 +17,7 @@ import pytest
 import typer
 
 from cli import __main__ as main
-from cli import addresses, asking, command, downloads, export, orders, steering, tasks
+from cli import addresses, asking, command, downloads, export, orders, steering, tasks, transfers
 from dev.embedded.processes import read_process_identity
 from haulage import ApiUnreachable
 from infra.objects.failures import StoreFailure
@@ -151,6 +151,61 @@ async def test_only_downloads_that_have_not_ended_are_chosen_to_be_cancelled(
         f"POST /v1/downloads/{each}/cancel" for each in (TASK, running["task_id"])
     ]
     assert capsys.readouterr().out == "2 of 2 downloads were cancelled.\n"
+
+
+@pytest.mark.parametrize(
+    ("function", "state", "said"),
+    [
+        (downloads.cancel, "failed", f"cancelled. Only pending and running ones can be cancelled: {TASK} is failed."),
+        (downloads.retry, "succeeded", f"retried. Only failed ones can be retried: {TASK} is succeeded."),
+        (downloads.delete, "running", f"deleted. Only succeeded ones can be deleted: {TASK} is running."),
+    ],
+)
+async def test_why_a_download_is_left_as_it_is_is_said(
+    function: Callable[..., None],
+    state: str,
+    said: str,
+    peer: ApiPeer,
+    run_command: RunCommand,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Only how many were changed was said, which was none."""
+    for dry_run, number in ((False, "0 of 1 downloads were "), (True, "0 of 1 would be ")):
+        peer.says(200, status(state=state))
+        assert await run_command(function, [TASK], dry_run=dry_run) == 0
+        assert capsys.readouterr().out == f"{number}{said}\n"
+    for number in range(5):
+        peer.says(200, status(state=state, task_id=f"dl_{number}"))
+    assert await run_command(function, [f"dl_{number}" for number in range(5)]) == 0
+    assert capsys.readouterr().out.endswith(f", dl_2 is {state}, 2 more are in another state, too.\n")
+
+
+async def test_a_task_that_has_ended_is_said_not_to_be_cancelled(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the state in which it is."""
+    peer.says(200, {**GOOD, "task_data": {**build_task("a", 3), "attempts": []}})
+    peer.says(200, {**GOOD, "results": []})
+    assert await run_command(steering.cancel, ["a"]) == 0
+    said = "None was cancelled: only a task that is pending or running can be (a is success).\n"
+    assert capsys.readouterr().out == said
+
+
+async def test_a_job_that_has_ended_is_not_said_to_be_cancelled(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was said to be under way, days later."""
+    job = {"job_id": "job-1", "biz_id": 1, "app_id": 1, "file_path": "/f", "partial": False, "counts": {}}
+    job |= {"closes_at": "2026-11-24T10:00:00Z", "deadline_at": "2026-11-24T10:10:00Z"}
+    peer.says(200, {**job, "status": "Success"})
+    assert await run_command(transfers.cancel, "job-1") == 0
+    assert capsys.readouterr().out == "This job has ended; nothing was cancelled.\n"
+
+    peer.says(200, {**job, "status": "Running"})
+    peer.says(202, {**job, "status": "Running", "cancelling": True})
+    assert await run_command(transfers.cancel, "job-1") == 0
+    assert capsys.readouterr().out == "job-1 is being cancelled; hosts that have the file keep it.\n"
+    assert [each.line.partition(" ")[0] for each in peer.seen] == ["GET", "GET", "POST"]
 
 
 async def test_a_limit_that_leaves_downloads_is_said(
