@@ -114,7 +114,8 @@ def list_(
             if len(found) == limit:
                 break
         fields = {"messages": [each.model_dump(mode="json") for each in found]}
-        return CommandOutput(fields, tuple(map(_describe_message, found)) or ("No message matches.",))
+        none = "No message matches." if history else "No message matches. Done messages are archived: see --history."
+        return CommandOutput(fields, tuple(map(_describe_message, found)) or (none,))
 
     _run_as_admin(list_matching_messages, api, data_dir, as_json=as_json)
 

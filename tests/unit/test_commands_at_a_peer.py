@@ -122,6 +122,16 @@ async def test_a_large_failed_set_is_shown_by_its_beginning(
     assert len(peer.seen) == 3
 
 
+async def test_where_done_messages_are_is_said(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Right after some were done, the list of all was empty."""
+    for history, more in ((False, " Done messages are archived: see --history."), (True, "")):
+        peer.says(200, {"items": [], **LAST_PAGE})
+        assert await run_command(addresses.list_, history=history) == 0
+        assert capsys.readouterr().out == f"No message matches.{more}\n"
+
+
 @pytest.mark.parametrize("content", [None, b"\xff"])
 async def test_a_text_that_cannot_be_read_is_said(
     run_command: RunCommand, tmp_path: Path, content: bytes | None, capsys: pytest.CaptureFixture[str]
