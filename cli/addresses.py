@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from cli import command
+from cli import command, wording
 from cli.command import Api, AsJson, CommandFault, CommandOutput, DataDir, DryRun, Reason, Who
 from cli.progress import ProgressDisplay
 from haulage.errors import WorkFailed
@@ -331,8 +331,8 @@ def _read_messages(arguments: Iterable[str], file: Path | None) -> list[bytes]:
     for each in texts:
         try:
             json.loads(each)
-        except ValueError:
-            raise CommandFault(f"{each[:80]} is no JSON.") from None
+        except ValueError as error:
+            raise CommandFault(wording.describe_json_error(f"{each[:80]} is", error)) from None
     return [each.encode() for each in texts]
 
 

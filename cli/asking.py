@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cli import command
+from cli import command, wording
 from cli.command import ApiAddress, CommandFault, CommandOutput
 from cli.progress import ProgressDisplay
 from haulage.errors import RequestRefused
@@ -67,7 +67,7 @@ def _build_options(body: str | None, project: str | None) -> dict[str, Any]:
     try:
         json.loads(body)
     except ValueError as error:
-        raise CommandFault(f"--body holds no JSON: {error}.") from None
+        raise CommandFault(wording.describe_json_error("--body holds", error)) from None
     return {"data": body.encode(), "headers": {**headers, "Content-Type": "application/json"}}
 
 

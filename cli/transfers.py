@@ -15,7 +15,7 @@ import typer
 from cli import command
 from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir
 from cli.progress import ProgressDisplay
-from haulage.errors import WorkFailed
+from haulage.errors import RequestRefused, WorkFailed
 
 if TYPE_CHECKING:
     from haulage.transfers import TransferFile, TransferJob, Transfers
@@ -229,7 +229,12 @@ def _bind_client_and_job(
 
     async def connect_and_work(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         async with Transfers(address.url, address.key) as transfers:
-            return await work(transfers, progress, job_id)
+            try:
+                return await work(transfers, progress, job_id)
+            except RequestRefused as refused:
+                raise RequestRefused(
+                    refused.status, refused.code, f"{job_id}: {refused}", refused.request_id
+                ) from refused
 
     return connect_and_work
 

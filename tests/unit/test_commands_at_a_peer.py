@@ -122,6 +122,24 @@ async def test_a_large_failed_set_is_shown_by_its_beginning(
     assert len(peer.seen) == 3
 
 
+async def test_a_job_that_is_not_known_is_named(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The API says only that there is no such job."""
+    for function in (transfers.show, transfers.retry, transfers.cancel):
+        peer.says(404, problem(404, "not_found", "There is no such job for this key."))
+        assert await run_command(function, "foo") == 2
+        assert capsys.readouterr().err == "haulage: foo: There is no such job for this key.\n"
+
+
+async def test_where_a_message_is_no_json_is_said(run_command: RunCommand, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was only said that it is none."""
+    assert await run_command(addresses.publish, "createUpdate", ["{uprn: 7}"]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("haulage: {uprn: 7} is no JSON: ")
+    assert printed.endswith(": line 1 column 2 (char 1). Names and texts need double quotes.\n")
+
+
 async def test_where_done_messages_are_is_said(
     peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
 ) -> None:
