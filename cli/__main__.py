@@ -20,6 +20,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, exit_on_ctrl_c_while_loading)
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -333,7 +334,8 @@ def _describe_system(system: Mapping[str, Any]) -> str:
     pause = system["paused"]
     if pause is None:
         return f"{system['system']}: running"
-    since = f" since {pause['paused_at'][:19]}" if pause["paused_at"] else ""
+    paused_at = pause["paused_at"] and datetime.fromisoformat(pause["paused_at"])
+    since = f" since {wording.format_time(paused_at)}" if paused_at else ""
     return f"{system['system']}: paused{since} by {pause['who']}: {pause['reason']}"
 
 

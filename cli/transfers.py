@@ -181,7 +181,7 @@ def describe_job_progress(job: TransferJob) -> str:
     # The job of a retry has the window of the first one, which is over.
     if job.ended or job.closes_at <= datetime.now(UTC):
         return f"{job.ended:,} of {job.total:,} hosts"
-    return f"window open until {job.closes_at:%H:%M:%S}"
+    return f"window open until {job.closes_at.astimezone(UTC):%H:%M:%S} UTC"
 
 
 def _warn_if_gse_fails_twice_as_often(job: TransferJob, warned_tries: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 from typer.exceptions import TyperException
@@ -38,6 +39,11 @@ _PHRASES: Final = (
     (r"(`haulage export`) answered", r"\1 printed"),
 )
 """What a program would do, and what a person at a terminal does instead."""
+
+
+def format_time(moment: datetime) -> str:
+    """Return a time to the second, with its zone: machines and people are in several."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def describe_usage_error(error: TyperException) -> str:

@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +21,7 @@ from cli import __main__ as main
 from cli import addresses, asking, command, downloads, export, orders, steering, tasks, transfers
 from dev.embedded.processes import read_process_identity
 from haulage import ApiUnreachable
+from haulage.transfers import TransferJob
 from infra.objects.failures import StoreFailure
 from infra.outages import DatabaseUnreachable
 from tests.support.api_peer import TASK, ApiPeer, problem, running_api_peer, status
@@ -30,6 +32,16 @@ GOOD = {"code": 0, "msg": "SUCCESS"}
 LAST_PAGE = {"next_cursor": None}
 SLICE = "20261120T100000Z:20261120T101000Z"
 LATER_SLICE = "20261121T100000Z:20261121T101000Z"
+JOB = {
+    "job_id": "job-1",
+    "biz_id": 1,
+    "app_id": 1,
+    "file_path": "/f",
+    "partial": False,
+    "counts": {},
+    "closes_at": "2026-11-24T10:00:00Z",
+    "deadline_at": "2026-11-24T10:10:00Z",
+}
 
 RunCommand = Callable[..., Awaitable[int]]
 
@@ -122,6 +134,28 @@ async def test_a_large_failed_set_is_shown_by_its_beginning(
     assert len(peer.seen) == 3
 
 
+async def test_times_are_printed_with_their_zone(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A person far from the server took them for those of the own clock."""
+    moment = "2026-11-27T23:30:05.123456+02:00"
+    attempt = {"held_time": moment, "end_time": moment, "outcome": "failed"}
+    peer.says(200, {**GOOD, "task_data": {**build_task("a", 3), "attempts": [attempt]}})
+    assert await run_command(tasks.show, ["a"]) == 0
+    pause = {"paused_at": moment, "who": "ann", "reason": "The disk is full."}
+    peer.says(200, {"items": [{"system": "tasks", "paused": pause}, {"system": "orders", "paused": None}]})
+    assert await run_command(main.list_systems) == 0
+
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  2026-11-27 21:30:05 UTC: failed",
+        "tasks: paused since 2026-11-27 21:30:05 UTC by ann: The disk is full.",
+        "orders: running",
+    ]
+    closes_at = datetime.now(timezone(timedelta(hours=5))) + timedelta(hours=1)
+    job = TransferJob.model_validate({**JOB, "status": "Pending", "closes_at": closes_at})
+    assert transfers.describe_job_progress(job) == f"window open until {closes_at.astimezone(UTC):%H:%M:%S} UTC"
+
+
 async def test_a_job_that_is_not_known_is_named(
     peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,10 +232,10 @@ async def test_why_a_download_is_left_as_it_is_is_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Only how many were changed was said, which was none."""
-    for dry_run, number in ((False, "0 of 1 downloads were "), (True, "0 of 1 would be ")):
+    for dry_run, counted in ((False, "0 of 1 downloads were "), (True, "0 of 1 would be ")):
         peer.says(200, status(state=state))
         assert await run_command(function, [TASK], dry_run=dry_run) == 0
-        assert capsys.readouterr().out == f"{number}{said}\n"
+        assert capsys.readouterr().out == f"{counted}{said}\n"
     for number in range(5):
         peer.says(200, status(state=state, task_id=f"dl_{number}"))
     assert await run_command(function, [f"dl_{number}" for number in range(5)]) == 0
@@ -223,14 +257,12 @@ async def test_a_job_that_has_ended_is_not_said_to_be_cancelled(
     peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It was said to be under way, days later."""
-    job = {"job_id": "job-1", "biz_id": 1, "app_id": 1, "file_path": "/f", "partial": False, "counts": {}}
-    job |= {"closes_at": "2026-11-24T10:00:00Z", "deadline_at": "2026-11-24T10:10:00Z"}
-    peer.says(200, {**job, "status": "Success"})
+    peer.says(200, {**JOB, "status": "Success"})
     assert await run_command(transfers.cancel, "job-1") == 0
     assert capsys.readouterr().out == "This job has ended; nothing was cancelled.\n"
 
-    peer.says(200, {**job, "status": "Running"})
-    peer.says(202, {**job, "status": "Running", "cancelling": True})
+    peer.says(200, {**JOB, "status": "Running"})
+    peer.says(202, {**JOB, "status": "Running", "cancelling": True})
     assert await run_command(transfers.cancel, "job-1") == 0
     assert capsys.readouterr().out == "job-1 is being cancelled; hosts that have the file keep it.\n"
     assert [each.line.partition(" ")[0] for each in peer.seen] == ["GET", "GET", "POST"]
