@@ -19,7 +19,7 @@ from haulage.errors import WorkFailed
 if TYPE_CHECKING:
     from haulage.addresses import Addresses, MessageWithModuleAnswers, PublishedMessagesOutcomeCounts, UnfinishedCounts
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, help="Publish, follow, retry and compare changes of addresses.")
 
 EXIT_CODES: Final = (
     "Exit codes: 0 done, 1 messages or modules are not as they should be, 2 refused, 3 the API does not answer."

@@ -19,7 +19,7 @@ from haulage.errors import RequestRefused, WorkFailed
 if TYPE_CHECKING:
     from haulage import Client, Download
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, help="List, cancel, retry and delete downloads.")
 
 NAMED_DOWNLOADS = 3
 """How many of those that are left as they are a sentence names."""

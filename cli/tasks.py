@@ -30,7 +30,7 @@ from haulage.errors import HaulageError, WorkFailed
 if TYPE_CHECKING:
     from haulage.tasks import HeldTask, Task, TaskCountsByState, TaskDetails, Tasks, Worker
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, help="Queue tasks for workers, and run one.")
 
 POLL_SECONDS = 0.3
 LEFT_SECONDS = 10.0

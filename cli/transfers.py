@@ -20,7 +20,7 @@ from haulage.errors import RequestRefused, WorkFailed
 if TYPE_CHECKING:
     from haulage.transfers import TransferFile, TransferJob, Transfers
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, help="Send files of the repository to hosts.")
 
 JobId = Annotated[str, typer.Argument(help="Id of a job, as `send` printed it.")]
 SHA256 = re.compile(r"[0-9a-f]{64}")

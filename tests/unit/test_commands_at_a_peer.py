@@ -17,8 +17,7 @@ from typing import Any, NoReturn
 import pytest
 import typer
 
-from cli import __main__ as main
-from cli import addresses, asking, command, downloads, export, orders, steering, tasks, transfers
+from cli import addresses, asking, command, downloads, export, installation, orders, steering, tasks, transfers
 from dev.embedded.processes import read_process_identity
 from haulage import ApiUnreachable
 from haulage.transfers import TransferJob
@@ -144,7 +143,7 @@ async def test_times_are_printed_with_their_zone(
     assert await run_command(tasks.show, ["a"]) == 0
     pause = {"paused_at": moment, "who": "ann", "reason": "The disk is full."}
     peer.says(200, {"items": [{"system": "tasks", "paused": pause}, {"system": "orders", "paused": None}]})
-    assert await run_command(main.list_systems) == 0
+    assert await run_command(installation.list_systems) == 0
 
     assert capsys.readouterr().out.splitlines()[1:] == [
         "  2026-11-27 21:30:05 UTC: failed",
@@ -363,9 +362,9 @@ async def test_a_page_of_something_else_is_no_answer(
 @pytest.mark.parametrize(
     ("function", "arguments", "body"),
     [
-        (main.list_systems, (), {"items": [{"id": 7}]}),
-        (main.list_systems, (), {"items": ["none"]}),
-        (main.list_systems, (), {"id": 7}),
+        (installation.list_systems, (), {"items": [{"id": 7}]}),
+        (installation.list_systems, (), {"items": ["none"]}),
+        (installation.list_systems, (), {"id": 7}),
         (downloads.list_downloads, (), {"items": [{"id": 7}]}),
         (tasks.show, (["t"],), {"id": 7}),
     ],
@@ -391,7 +390,7 @@ async def test_a_refusal_of_another_server_is_no_answer(
 ) -> None:
     """Many refuse with a `detail`, as Haulage does, and without its other fields."""
     peer.says(404, {"detail": "Not Found"})
-    assert await run_command(main.list_systems) == 3
+    assert await run_command(installation.list_systems) == 3
     assert "answered 404, not as Haulage does." in capsys.readouterr().err
 
 
@@ -400,7 +399,7 @@ async def test_an_error_of_ours_at_a_haulage_is_raised(peer: ApiPeer, run_comman
     peer.says(200, {"items": [{"id": 7}]})
     peer.says(200, {"service": "haulage"})
     with pytest.raises(KeyError):
-        await run_command(main.list_systems)
+        await run_command(installation.list_systems)
 
 
 NEEDS_PROJECT = problem(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -90,6 +91,19 @@ def test_a_group_without_a_command_shows_its_help(
     assert run(monkeypatch, "downloads") == 2
     assert "Usage: haulage downloads" in capsys.readouterr().out
     assert run(monkeypatch, "--help") == 0
+
+
+def test_what_a_newcomer_needs_comes_first_in_the_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It began with what draws the secrets of an installation anew."""
+    assert run(monkeypatch, "--help") == 0
+    printed = capsys.readouterr().out
+    assert re.findall(r"^│ ([a-z]+) ", printed, re.MULTILINE) == [
+        *("up", "demo", "export", "ask"),
+        *("downloads", "transfer", "orders", "addresses", "tasks"),
+        *("api", "worker", "migrate", "doctor", "backup", "restore", "reconcile", "rotate", "reseal", "systems"),
+    ]
 
 
 async def test_an_address_without_a_path_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
