@@ -30,8 +30,8 @@ CROWDED: Final = f"packages of more than {PACKAGE_FILES_MAX} files and no sub-pa
 SMALL: Final = f"modules under {SMALL_LINES} lines that only one other imports"
 
 BOUNDS: Final = {
-    FILES: Bound(most=394, target=394),
-    LINES: Bound(most=77_000, target=77_000),
+    FILES: Bound(most=395, target=395),
+    LINES: Bound(most=78_000, target=78_000),
     MEDIAN: Bound(least=120, most=250, target_least=120, target=250),
     LONG: Bound(most=0, target=0),
     CROWDED: Bound(most=0, target=0),

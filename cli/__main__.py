@@ -19,44 +19,56 @@ if __name__ == "__main__":
 
     signal.signal(signal.SIGINT, exit_on_ctrl_c_while_loading)
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import uvloop
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from cli import addresses, command, downloads, installation, progress, steering, transfers, wording
-from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, Reason, Who
-from cli.progress import ProgressDisplay
+from cli.command import Api, AsJson, DataDir
 from dev.embedded.environment import load_environment_and_describe
 from domain import VERSION
 from domain.faults import Fault
 from haulage import DownloadRequest, Encoding, FileType, LateColumnPolicy
-from haulage.transport import encode_path_step
 from infra import log
 
 if TYPE_CHECKING:
     from infra.settings import Settings
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-systems_app = typer.Typer(no_args_is_help=True)
-app.add_typer(systems_app, name="systems", help="Pause and resume whole systems.")
-app.add_typer(downloads.app, name="downloads", help="List, cancel, retry and delete downloads.")
-app.add_typer(transfers.app, name="transfer", help="Send files of the repository to hosts.")
-app.add_typer(steering.order_app, name="orders")
-app.add_typer(addresses.app, name="addresses", help="Publish, follow, retry and compare changes of addresses.")
-app.add_typer(steering.app, name="tasks", help="Queue tasks for workers, and run one.")
-for work in (
-    installation.rotate,
-    installation.reseal,
-    installation.backup,
-    installation.restore,
-    installation.reconcile,
-):
-    app.command()(work)
+START, SYSTEMS, OPERATE = PANELS = ("Start and ask", "Systems", "Operate")
+"""What the commands are for, in the order in which the help lists them."""
+
+
+class CommandsByPanel(TyperGroup):
+    """The commands by panel, those of each as they were registered; what has no panel comes last."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = dict(sorted(self.commands.items(), key=_find_place_of_panel))
+
+
+def _find_place_of_panel(command_by_name: tuple[str, object]) -> int:
+    panel = getattr(command_by_name[1], "rich_help_panel", None)
+    return PANELS.index(panel) if panel in PANELS else len(PANELS)
+
+
+app = typer.Typer(cls=CommandsByPanel, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(downloads.app, name="downloads", rich_help_panel=SYSTEMS)
+app.add_typer(transfers.app, name="transfer", rich_help_panel=SYSTEMS)
+app.add_typer(
+    steering.order_app,
+    name="orders",
+    short_help="Set up platforms, fetch their orders, and read again what failed.",
+    rich_help_panel=SYSTEMS,
+)
+app.add_typer(addresses.app, name="addresses", rich_help_panel=SYSTEMS)
+app.add_typer(steering.app, name="tasks", rich_help_panel=SYSTEMS)
+app.add_typer(installation.systems_app, name="systems", rich_help_panel=OPERATE)
 
 Queues = Annotated[
     list[str] | None, typer.Option(help="Task queue to serve; may be given several times. All by default.")
@@ -78,7 +90,7 @@ def accept_options_of_all_commands(
     """Durable exports, transfers, orders, addresses and tasks, on Temporal."""
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def up(
     data_dir: DataDir = None,
     stand_ins: Annotated[
@@ -99,7 +111,7 @@ def up(
     command.run_and_exit(starting.run_installation_until_stopped(loaded, forked, stand_ins=stand_ins))
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def demo(
     systems: Annotated[list[str] | None, typer.Argument(help="Systems to show; all by default.")] = None,
     data_dir: DataDir = None,
@@ -118,7 +130,7 @@ def demo(
     command.run_and_exit(running.run(_load_settings_for_terminal(data_dir), systems or [], progress.show_progress))
 
 
-@app.command()
+@app.command(rich_help_panel=OPERATE)
 def api(
     processes: Annotated[int, typer.Option(min=1, help="API processes on one port; a busy one uses one core.")] = 1,
 ) -> None:
@@ -132,7 +144,7 @@ def api(
     command.run_and_exit(api_app.serve(_load_settings_for_server()), uvloop.new_event_loop)
 
 
-@app.command()
+@app.command(rich_help_panel=OPERATE)
 def worker(
     queues: Queues = None,
     processes: Annotated[int, typer.Option(min=1, help="Worker processes; encoding rows uses one core each.")] = 1,
@@ -145,7 +157,7 @@ def worker(
     command.run_and_exit(serving.serve_worker(_load_settings_for_server(), queues or []))
 
 
-@app.command(name="migrate")
+@app.command(name="migrate", rich_help_panel=OPERATE)
 def migrate_() -> None:
     """Migrate the database to this version, and register the search attributes of workflows."""
     from services import services
@@ -154,7 +166,7 @@ def migrate_() -> None:
     command.run_and_exit(services.prepare_installation(_load_settings_for_server(), systems.create_or_update_schedules))
 
 
-@app.command()
+@app.command(rich_help_panel=OPERATE)
 def doctor(
     data_dir: DataDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for programs.")] = False,
@@ -181,7 +193,17 @@ def doctor(
     command.run_and_exit(run_checks_and_exit())
 
 
-@app.command()
+for work in (
+    installation.backup,
+    installation.restore,
+    installation.reconcile,
+    installation.rotate,
+    installation.reseal,
+):
+    app.command(rich_help_panel=OPERATE)(work)
+
+
+@app.command(rich_help_panel=START)
 def export(
     url: Annotated[str, typer.Argument(help="URL of the source; page and page_size are added.")],
     kind: Annotated[
@@ -237,98 +259,27 @@ def export(
     command.run_at_terminal_and_exit(command.run_with_api(data_dir, api, work, as_json=as_json, check=check))
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def ask(
     path: Annotated[str, typer.Argument(help="Path and query, like /v1/transfers/jobs?limit=5.")],
     method: Annotated[str, typer.Option(help="GET, POST, PUT or DELETE.")] = "GET",
     body: Annotated[str | None, typer.Option(help="JSON to send.")] = None,
+    project: Annotated[str | None, typer.Option(help="Id of the project that the request is about.")] = None,
     api: Api = None,
     data_dir: DataDir = None,
 ) -> None:
     """Send one request to the API of a running `haulage up`, or to any Haulage API, and print the response.
 
+    It is sent with the admin key of this machine's `haulage up`. A route that works on one project is asked for
+    --project; without it, and without --api, for this machine's own project.
+
     Of a redirect, such as that to a file, the address is printed that it leads to.
 
     Exit codes: 0 the request succeeded, 2 the API refused it, 3 the API does not answer.
     """
-    command.run_at_terminal_and_exit(command.send_request(data_dir, api, method.upper(), path, body))
+    from cli import asking
 
-
-System = Annotated[str, typer.Argument(help="downloads, transfers, orders, addresses or tasks.")]
-
-
-@systems_app.command("list")
-def list_systems(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """List the systems: which run, and which are paused, by whom and why."""
-    _request_and_print_systems("GET", "/v1/systems", None, api, data_dir, as_json=as_json)
-
-
-@systems_app.command("pause")
-def pause_system(
-    system: System, reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False
-) -> None:
-    """Pause a system: it begins nothing, and finishes what it has begun."""
-    _request_and_print_systems(
-        "POST",
-        f"/v1/systems/{encode_path_step(system)}/pause",
-        _build_operator_body(who, reason),
-        api,
-        data_dir,
-        as_json=as_json,
-    )
-
-
-@systems_app.command("resume")
-def resume_system(
-    system: System, reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False
-) -> None:
-    """Resume a paused system."""
-    _request_and_print_systems(
-        "POST",
-        f"/v1/systems/{encode_path_step(system)}/resume",
-        _build_operator_body(who, reason),
-        api,
-        data_dir,
-        as_json=as_json,
-    )
-
-
-def _build_operator_body(who: str, reason: str) -> Mapping[str, str]:
-    return {"who": who or command.get_user_name(), "reason": reason}
-
-
-def _request_and_print_systems(
-    method: str,
-    path: str,
-    body: Mapping[str, str] | None,
-    api: str | None,
-    data_dir: Path | None,
-    *,
-    as_json: bool,
-) -> None:
-    async def request_systems(address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
-        from haulage.transport import RetryingApiTransport
-
-        transport = RetryingApiTransport(address.url, address.key, command.CONNECT_TIMEOUT_SECONDS)
-        await transport.open()
-        try:
-            options: dict[str, Any] = {} if body is None else {"json": body}
-            answer = await transport.request_json(method, path, **options)
-        finally:
-            await transport.close()
-        return CommandOutput(answer, tuple(map(_describe_system, answer.get("items", [answer]))))
-
-    command.run_at_terminal_and_exit(
-        command.run_with_api(data_dir, api, request_systems, as_json=as_json, as_admin=True)
-    )
-
-
-def _describe_system(system: Mapping[str, Any]) -> str:
-    pause = system["paused"]
-    if pause is None:
-        return f"{system['system']}: running"
-    since = f" since {pause['paused_at'][:19]}" if pause["paused_at"] else ""
-    return f"{system['system']}: paused{since} by {pause['who']}: {pause['reason']}"
+    command.run_at_terminal_and_exit(asking.send_request(data_dir, api, method.upper(), path, body, project))
 
 
 def _load_settings_for_terminal(data_dir: Path | None) -> Settings:

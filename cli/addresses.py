@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from cli import command
+from cli import command, wording
 from cli.command import Api, AsJson, CommandFault, CommandOutput, DataDir, DryRun, Reason, Who
 from cli.progress import ProgressDisplay
 from haulage.errors import WorkFailed
@@ -19,7 +19,7 @@ from haulage.errors import WorkFailed
 if TYPE_CHECKING:
     from haulage.addresses import Addresses, MessageWithModuleAnswers, PublishedMessagesOutcomeCounts, UnfinishedCounts
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, help="Publish, follow, retry and compare changes of addresses.")
 
 EXIT_CODES: Final = (
     "Exit codes: 0 done, 1 messages or modules are not as they should be, 2 refused, 3 the API does not answer."
@@ -114,7 +114,8 @@ def list_(
             if len(found) == limit:
                 break
         fields = {"messages": [each.model_dump(mode="json") for each in found]}
-        return CommandOutput(fields, tuple(map(_describe_message, found)) or ("No message matches.",))
+        none = "No message matches." if history else "No message matches. Done messages are archived: see --history."
+        return CommandOutput(fields, tuple(map(_describe_message, found)) or (none,))
 
     _run_as_admin(list_matching_messages, api, data_dir, as_json=as_json)
 
@@ -330,8 +331,8 @@ def _read_messages(arguments: Iterable[str], file: Path | None) -> list[bytes]:
     for each in texts:
         try:
             json.loads(each)
-        except ValueError:
-            raise CommandFault(f"{each[:80]} is no JSON.") from None
+        except ValueError as error:
+            raise CommandFault(wording.describe_json_error(f"{each[:80]} is", error)) from None
     return [each.encode() for each in texts]
 
 

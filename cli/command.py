@@ -11,9 +11,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
@@ -26,7 +27,7 @@ from dev.embedded.run_file import replace_private_file
 from domain.faults import ComponentUnreachable, Fault
 from haulage.errors import ApiUnreachable, FileDamaged, HaulageError, RequestRefused, WorkFailed
 from haulage.projects import create_project
-from haulage.transport import ApiResponse, RetryingApiTransport
+from haulage.transport import NO_HAULAGE_API, RetryingApiTransport
 from infra import log
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class ExitCode(IntEnum):
     REFUSED = 2
     """The command or the request was wrong, or the key does not fit; nothing was started."""
     API_UNREACHABLE = 3
+    """It does not answer, or what answers is no Haulage."""
     FILE_DAMAGED = 4
     """A file arrived damaged; nothing was left on disk."""
     INTERRUPTED = 130
@@ -119,7 +121,7 @@ async def run_with_api(
         check()
         address = await find_api_address_and_key(url, data_dir, as_admin=as_admin)
         with show_progress() as progress:
-            answer = await work(address, progress)
+            answer = await _work_unless_api_is_foreign(address, partial(work, address, progress))
     except (HaulageError, CommandFault) as error:
         return print_error_and_get_exit_code(error, as_json=as_json)
     if as_json:
@@ -132,46 +134,37 @@ async def run_with_api(
     return answer.exit_code
 
 
-async def send_request(data_dir: Path | None, url: str | None, method: str, path: str, body: str | None) -> int:
-    """Send one request and print its response, with the admin key of this machine by default; return the exit code."""
+async def _work_unless_api_is_foreign(
+    address: ApiAddress, work: Callable[[], Awaitable[CommandOutput]]
+) -> CommandOutput:
+    """Do the work; where an answer could not be read, find out whether it was one of Haulage.
 
-    async def send_and_print_response(address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
-        # A request that changes something is not repeated: the first one may have arrived.
-        transport = RetryingApiTransport(address.url, address.key, CONNECT_TIMEOUT_SECONDS if method == "GET" else 0.0)
-        await transport.open()
-        try:
-            response = await transport.request_any(method, path, **_build_body_arguments(body))
-        finally:
-            await transport.close()
-        return CommandOutput({}, tuple(_describe_response(response)))
-
-    def require_leading_slash() -> None:
-        if not path.startswith("/"):
-            raise CommandFault(f"{path} is no path. One begins with /, like /v1/transfers/jobs?limit=5.")
-
-    return await run_with_api(
-        data_dir, url, send_and_print_response, as_json=False, as_admin=True, check=require_leading_slash
-    )
-
-
-def _describe_response(response: ApiResponse) -> Iterator[str]:
-    """Yield what a response holds: JSON indented, other text as it is, and where a redirect leads."""
-    if response.body is not None:
-        yield json.dumps(response.body, ensure_ascii=False, indent=2)
-    elif response.content:
-        yield response.content.decode(errors="replace").rstrip("\n")
-    elif location := response.headers.get("Location"):
-        yield location
-
-
-def _build_body_arguments(body: str | None) -> dict[str, object]:
-    if body is None:
-        return {}
+    Raises:
+        RequestRefused: It was not: the address is that of another server. An error of ours is raised as it is.
+    """
     try:
-        json.loads(body)
-    except ValueError as error:
-        raise CommandFault(f"--body holds no JSON: {error}.") from None
-    return {"data": body.encode(), "headers": {"Content-Type": "application/json"}}
+        return await work()
+    except (LookupError, TypeError, AttributeError, ValueError) as error:  # what reading unknown JSON ends in
+        if await _is_haulage(address):
+            raise
+        raise RequestRefused(
+            200,
+            NO_HAULAGE_API,
+            f"{address.url} does not answer as Haulage does: its answers have other fields. "
+            "Give --api, or HAULAGE_API_URL, the address of a Haulage API.",
+            "",
+        ) from error
+
+
+async def _is_haulage(address: ApiAddress) -> bool:
+    transport = RetryingApiTransport(address.url, address.key, patience_seconds=0.0)
+    await transport.open()
+    try:
+        return (await transport.request_json("GET", "/v1/ping")).get("service") == "haulage"
+    except RequestRefused:
+        return False
+    finally:
+        await transport.close()
 
 
 def configure_logging() -> None:
@@ -244,13 +237,18 @@ async def find_api_address_and_key(url: str | None, data_dir: Path | None, *, as
 
 async def load_or_create_project_key(url: str, admin_key: str, data_dir: Path) -> str:
     """Return the key of this machine's own project; create the project at the first call."""
-    path = data_dir / KEY_FILE
-    # A command that was killed while it wrote the file may have left an empty one.
-    if path.exists() and (key := path.read_text().strip()):
+    if key := read_project_key(data_dir):
         return key
     key = await create_project(url, admin_key, PROJECT_NAME, patience_seconds=CONNECT_TIMEOUT_SECONDS)
-    replace_private_file(path, key)
+    replace_private_file(data_dir / KEY_FILE, key)
     return key
+
+
+def read_project_key(data_dir: Path) -> str | None:
+    """Return the key of this machine's own project; None if there is no project yet."""
+    path = data_dir / KEY_FILE
+    # A command that was killed while it wrote the file may have left an empty one.
+    return (path.read_text().strip() or None) if path.exists() else None
 
 
 def print_error_and_get_exit_code(error: Exception, *, as_json: bool) -> int:
@@ -260,7 +258,8 @@ def print_error_and_get_exit_code(error: Exception, *, as_json: bool) -> int:
         case WorkFailed():
             code, facts = ExitCode.FAILED, error.facts
         case RequestRefused():
-            code, facts = ExitCode.REFUSED, {"code": error.code, "request_id": error.request_id}
+            code = ExitCode.API_UNREACHABLE if error.code == NO_HAULAGE_API else ExitCode.REFUSED
+            facts = {"code": error.code, "request_id": error.request_id}
         case ApiUnreachable():
             code = ExitCode.API_UNREACHABLE
         case FileDamaged():

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +19,10 @@ from haulage.errors import RequestRefused, WorkFailed
 if TYPE_CHECKING:
     from haulage import Client, Download
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, help="List, cancel, retry and delete downloads.")
+
+NAMED_DOWNLOADS = 3
+"""How many of those that are left as they are a sentence names."""
 
 TaskIds = Annotated[list[str] | None, typer.Argument(help="Ids of downloads; or give conditions.")]
 State = Annotated[str | None, typer.Option(help="pending, running, succeeded, failed, cancelled or expired.")]
@@ -44,7 +47,7 @@ class DownloadSelection:
     before: datetime | None = None
     limit: int = 1_000
     allowed_states: tuple[str, ...] = ()
-    """The states that the command is for: they narrow what conditions choose, and are no condition."""
+    """The states that the command is for: they narrow what is chosen, and are no condition."""
 
     def require_either_ids_or_conditions(self) -> None:
         """Raise CommandFault where it would choose everything."""
@@ -123,9 +126,7 @@ def cancel(
     """Cancel downloads and remove their data; those that have ended are left."""
     states = ("pending", "running")
     choice = DownloadSelection(task_ids, state, None, operator, host, after, before, limit, states)
-    _apply_action_to_chosen_downloads(
-        choice, "cancelled", lambda each: not each.state.final, "cancel", dry_run, api, data_dir, as_json
-    )
+    _apply_action_to_chosen_downloads(choice, "cancelled", "cancel", dry_run, api, data_dir, as_json)
 
 
 @app.command()
@@ -144,9 +145,7 @@ def retry(
 ) -> None:
     """Retry failed downloads, each under its id: those named, or the failed ones that match conditions."""
     choice = DownloadSelection(task_ids, None, cause, operator, host, after, before, limit, ("failed",))
-    _apply_action_to_chosen_downloads(
-        choice, "retried", lambda each: each.state == "failed", "retry", dry_run, api, data_dir, as_json
-    )
+    _apply_action_to_chosen_downloads(choice, "retried", "retry", dry_run, api, data_dir, as_json)
 
 
 @app.command()
@@ -164,9 +163,7 @@ def delete(
 ) -> None:
     """Delete the files of downloads that have succeeded, before they expire: those named, or that match conditions."""
     choice = DownloadSelection(task_ids, None, None, operator, host, after, before, limit, ("succeeded",))
-    _apply_action_to_chosen_downloads(
-        choice, "deleted", lambda each: each.state == "succeeded", "delete", dry_run, api, data_dir, as_json
-    )
+    _apply_action_to_chosen_downloads(choice, "deleted", "delete", dry_run, api, data_dir, as_json)
 
 
 def describe_download_in_line(download: Download) -> str:
@@ -179,7 +176,6 @@ def describe_download_in_line(download: Download) -> str:
 def _apply_action_to_chosen_downloads(
     choice: DownloadSelection,
     past_participle: str,
-    is_allowed: Callable[[Download], bool],
     client_method: str,
     dry_run: bool,
     api: str | None,
@@ -190,10 +186,12 @@ def _apply_action_to_chosen_downloads(
 
     async def apply_or_describe_dry_run(client: Client) -> CommandOutput:
         chosen = await choice.load_chosen_downloads(client)
-        allowed = [each for each in chosen if is_allowed(each)]
+        allowed = [each for each in chosen if each.state in choice.allowed_states]
+        left = [each for each in chosen if each.state not in choice.allowed_states]
+        reason = _explain_left_downloads(left, choice.allowed_states, past_participle) if left else ""
         if dry_run:
             fields = {"dry_run": True, "task_ids": [each.task_id for each in allowed]}
-            line = f"{len(allowed):,} of {len(chosen):,} would be {past_participle}."
+            line = f"{len(allowed):,} of {len(chosen):,} would be {past_participle}.{reason}"
             return CommandOutput(fields, (*map(describe_download_in_line, allowed), line))
         changed, refused = list[str](), list[str]()
         for each in allowed:
@@ -203,18 +201,25 @@ def _apply_action_to_chosen_downloads(
                 refused.append(f"{each.task_id}: {refusal}")
             else:
                 changed.append(each.task_id)
-        sentence = f"{len(changed):,} of {len(chosen):,} downloads were {past_participle}."
+        sentence = f"{len(changed):,} of {len(chosen):,} downloads were {past_participle}.{reason}"
         if not choice.task_ids and len(chosen) == choice.limit:
             sentence += " There may be more, as --limit ends here: run it again."
         if refused:
             raise WorkFailed(f"{sentence} {refused[0]}", {"task_ids": changed, "refused": refused})
-        return CommandOutput({"task_ids": changed, "left": len(chosen) - len(allowed)}, (sentence,))
+        return CommandOutput({"task_ids": changed, "left": len(left)}, (sentence,))
 
     def require_choice_and_known_state() -> None:
         choice.require_either_ids_or_conditions()
         _require_known_state(choice.state)
 
     _run_with_client(apply_or_describe_dry_run, api, data_dir, as_json=as_json, check=require_choice_and_known_state)
+
+
+def _explain_left_downloads(left: Sequence[Download], allowed_states: Sequence[str], past_participle: str) -> str:
+    """Return a sentence, after a space, about downloads in other states than the command is for."""
+    named = [f"{each.task_id} is {each.state}" for each in left[:NAMED_DOWNLOADS]]
+    more = [f"{len(left) - len(named):,} more are in another state, too"] if len(left) > len(named) else []
+    return f" Only {' and '.join(allowed_states)} ones can be {past_participle}: {', '.join([*named, *more])}."
 
 
 def _require_known_state(state: str | None) -> None:

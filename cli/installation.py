@@ -1,19 +1,26 @@
 # ruff: noqa: PLC0415 - a command loads only what it needs
-"""Commands about an installation as a whole: its secrets, its backup, and its restore."""
+"""Commands about an installation as a whole: its secrets, its backup, its restore, and pauses of its systems."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from cli import command
-from cli.command import DataDir
+from cli import command, wording
+from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, Reason, Who
+from cli.progress import ProgressDisplay
 from dev.embedded.environment import set_environment_of_running_installation
 from dev.embedded.secrets import SECRET_NAMES
+from haulage.transport import RetryingApiTransport, encode_path_step
 from infra import log
 
+systems_app = typer.Typer(no_args_is_help=True, help="Pause and resume whole systems.")
+
+System = Annotated[str, typer.Argument(help="downloads, transfers, orders, addresses or tasks.")]
 Folder = Annotated[Path, typer.Argument(help="Folder of the backup.")]
 EngineDatabase = Annotated[
     list[str] | None,
@@ -103,3 +110,76 @@ def reconcile() -> None:
 
     log.configure_json_logging("WARNING")
     command.run_and_exit(reconciling.reconcile_and_print_findings(command.load_settings_or_exit()))
+
+
+@systems_app.command("list")
+def list_systems(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """List the systems: which run, and which are paused, by whom and why."""
+    _request_and_print_systems("GET", "/v1/systems", None, api, data_dir, as_json=as_json)
+
+
+@systems_app.command("pause")
+def pause_system(
+    system: System, reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Pause a system: it begins nothing, and finishes what it has begun."""
+    _request_and_print_systems(
+        "POST",
+        f"/v1/systems/{encode_path_step(system)}/pause",
+        _build_operator_body(who, reason),
+        api,
+        data_dir,
+        as_json=as_json,
+    )
+
+
+@systems_app.command("resume")
+def resume_system(
+    system: System, reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Resume a paused system."""
+    _request_and_print_systems(
+        "POST",
+        f"/v1/systems/{encode_path_step(system)}/resume",
+        _build_operator_body(who, reason),
+        api,
+        data_dir,
+        as_json=as_json,
+    )
+
+
+def _build_operator_body(who: str, reason: str) -> Mapping[str, str]:
+    return {"who": who or command.get_user_name(), "reason": reason}
+
+
+def _request_and_print_systems(
+    method: str,
+    path: str,
+    body: Mapping[str, str] | None,
+    api: str | None,
+    data_dir: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    async def request_systems(address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
+        transport = RetryingApiTransport(address.url, address.key, command.CONNECT_TIMEOUT_SECONDS)
+        await transport.open()
+        try:
+            options: dict[str, Any] = {} if body is None else {"json": body}
+            answer = await transport.request_json(method, path, **options)
+        finally:
+            await transport.close()
+        return CommandOutput(answer, tuple(map(_describe_system, answer.get("items", [answer]))))
+
+    command.run_at_terminal_and_exit(
+        command.run_with_api(data_dir, api, request_systems, as_json=as_json, as_admin=True)
+    )
+
+
+def _describe_system(system: Mapping[str, Any]) -> str:
+    pause = system["paused"]
+    if pause is None:
+        return f"{system['system']}: running"
+    paused_at = pause["paused_at"] and datetime.fromisoformat(pause["paused_at"])
+    since = f" since {wording.format_time(paused_at)}" if paused_at else ""
+    return f"{system['system']}: paused{since} by {pause['who']}: {pause['reason']}"

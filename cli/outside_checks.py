@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from temporalio.client import Client
 
+from cli import wording
 from clients.gse import GseClient, GseFailure
 from clients.modules import ModuleFailure, ModulesClient
 from clients.pubsub import PubSubClient, PubSubFailure
@@ -126,7 +127,8 @@ async def require_no_long_failing_receivers(settings: Settings) -> str:
     before = datetime.now(UTC) - RECEIVER_PATIENCE
     if late := [each for each in failing if each.oldest_at < before]:
         named = ", ".join(
-            f"{each.receiver} ({each.count} wait, the first since {each.oldest_at:%d %b %H:%M})" for each in late
+            f"{each.receiver} ({each.count} wait, the first since {wording.format_time(each.oldest_at)})"
+            for each in late
         )
         raise CheckFailed(f"Receivers of webhooks do not accept them: {named}.", "Tell their owners.")
     return f"{len(failing)} are asked again" if failing else "all accept what is sent"

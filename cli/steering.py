@@ -189,9 +189,20 @@ def _apply_action_to_chosen_tasks(
             sentence = f"{len(refused):,} of {len(ids):,} tasks were refused: {strip_fail_reason_prefix(refused[0])}"
             raise TasksRefused(sentence, {"task_ids": good, "refused": len(refused)})
         lines = tuple(f"{task_id}: {past_participle}" for task_id in good)
-        return CommandOutput({"task_ids": good}, lines or (f"None was {past_participle}.",))
+        return CommandOutput(
+            {"task_ids": good}, lines or (_explain_unchanged_tasks(found, allowed_states, past_participle),)
+        )
 
     run_with_client(apply_or_describe_dry_run, api, data_dir, as_json, require_ids_or_filter)
+
+
+def _explain_unchanged_tasks(found: Sequence[Task], allowed_states: set[str], past_participle: str) -> str:
+    """Return a sentence that says why no task was changed."""
+    if not found:
+        return f"None was {past_participle}: no task matches."
+    states = {each.status.name.lower() for each in found}
+    named = f"{found[0].task_id} is {found[0].status.name.lower()}" if len(found) == 1 else ", ".join(sorted(states))
+    return f"None was {past_participle}: only a task that is {' or '.join(sorted(allowed_states))} can be ({named})."
 
 
 @order_app.command()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import command
+from cli import command, wording
 from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir, ExitCode
 from cli.progress import ProgressDisplay
 from haulage.errors import HaulageError, WorkFailed
@@ -30,7 +30,7 @@ from haulage.errors import HaulageError, WorkFailed
 if TYPE_CHECKING:
     from haulage.tasks import HeldTask, Task, TaskCountsByState, TaskDetails, Tasks, Worker
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, help="Queue tasks for workers, and run one.")
 
 POLL_SECONDS = 0.3
 LEFT_SECONDS = 10.0
@@ -337,7 +337,7 @@ def format_task_line(task: Task) -> str:
 
 def format_task_and_attempt_lines(task: TaskDetails) -> list[str]:
     """Return lines for people: the task, and the attempts that did not end it."""
-    attempts = [f"  {each.end_time:%Y-%m-%d %H:%M:%S}: {each.outcome}" for each in task.attempts]
+    attempts = [f"  {wording.format_time(each.end_time)}: {each.outcome}" for each in task.attempts]
     reason = find_last_failure(task.schedule_log)
     return [format_task_line(task), *attempts, *([f"  last failure: {reason}"] if reason else [])]
 

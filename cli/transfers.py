@@ -15,12 +15,12 @@ import typer
 from cli import command
 from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir
 from cli.progress import ProgressDisplay
-from haulage.errors import WorkFailed
+from haulage.errors import RequestRefused, WorkFailed
 
 if TYPE_CHECKING:
     from haulage.transfers import TransferFile, TransferJob, Transfers
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, help="Send files of the repository to hosts.")
 
 JobId = Annotated[str, typer.Argument(help="Id of a job, as `send` printed it.")]
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -96,9 +96,16 @@ def retry(
 
 @app.command()
 def cancel(job_id: JobId, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Cancel what a job has not sent yet. Exit codes: 0 that is requested, 2 there is no such job, 3 no answer."""
+    """Cancel what a job has not sent yet.
+
+    Exit codes: 0 that is requested, or the job has ended, 2 there is no such job, 3 no answer.
+    """
 
     async def cancel_and_describe(transfers: Transfers, _: ProgressDisplay, job_id: str) -> CommandOutput:
+        before = await transfers.get_job(job_id)
+        if before.status.final:
+            lines = ("This job has ended; nothing was cancelled.",)
+            return CommandOutput(_build_job_output_fields([before]), lines)
         job = await transfers.cancel_job(job_id)
         return CommandOutput(
             _build_job_output_fields([job]), (f"{job.job_id} is being cancelled; hosts that have the file keep it.",)
@@ -174,7 +181,7 @@ def describe_job_progress(job: TransferJob) -> str:
     # The job of a retry has the window of the first one, which is over.
     if job.ended or job.closes_at <= datetime.now(UTC):
         return f"{job.ended:,} of {job.total:,} hosts"
-    return f"window open until {job.closes_at:%H:%M:%S}"
+    return f"window open until {job.closes_at.astimezone(UTC):%H:%M:%S} UTC"
 
 
 def _warn_if_gse_fails_twice_as_often(job: TransferJob, warned_tries: int) -> int:
@@ -222,7 +229,12 @@ def _bind_client_and_job(
 
     async def connect_and_work(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         async with Transfers(address.url, address.key) as transfers:
-            return await work(transfers, progress, job_id)
+            try:
+                return await work(transfers, progress, job_id)
+            except RequestRefused as refused:
+                raise RequestRefused(
+                    refused.status, refused.code, f"{job_id}: {refused}", refused.request_id
+                ) from refused
 
     return connect_and_work
 

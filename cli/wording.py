@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 from typer.exceptions import TyperException
@@ -27,6 +28,25 @@ _COMMANDS: Final = (
 """What does the same as a route; the first that matches it whole is named, and `ask` sends any request."""
 
 
+_PHRASES: Final = (
+    (r"^The (?:body|query|header): ", "The request: "),
+    (
+        r"(?:Put it into the address, \S+, or send|Send) it as `Authorization: Bearer hlg_…`\.",
+        "Put it into HAULAGE_API_KEY.",
+    ),
+    (r"Name (?:it|the project) in the header Haulage-Project, or use", "Use"),
+    (r"(in `\.haulage/project-key`)\.", r"\1; commands take another key from HAULAGE_API_KEY."),
+    (r"\bcreate_task answered", "`haulage tasks create` printed"),
+    (r"(`haulage export`) answered", r"\1 printed"),
+)
+"""What a program would do, and what a person at a terminal does instead."""
+
+
+def format_time(moment: datetime) -> str:
+    """Return a time to the second, with its zone: machines and people are in several."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def describe_usage_error(error: TyperException) -> str:
     """Return what was wrong with a command line, and where its help is."""
     context = getattr(error, "ctx", None)
@@ -37,13 +57,25 @@ def describe_usage_error(error: TyperException) -> str:
     return f"{sentence} See `{context.command_path if context else 'haulage'} --help`."
 
 
+def describe_json_error(subject: str, error: ValueError) -> str:
+    """Return what is wrong with a text that should be JSON, where, and what is forgotten most.
+
+    Args:
+        subject: What the text is, with its verb: "--body holds".
+    """
+    return f"{subject} no JSON: {error}. Names and texts need double quotes."
+
+
 def replace_routes_by_commands(sentence: str) -> str:
     """Return a sentence of the API for people at a terminal, who sent no HTTP request.
 
-    Routes become commands, and a body or a query, of which the command line has none, the request.
+    Routes become commands, headers the variable that holds a key, and a body or a query, of which the command line has
+    none, the request.
     """
-    text = re.sub(r"^The (?:body|query|header): ", "The request: ", sentence)
-    return _ROUTE.sub(_name_command, text)
+    text = _ROUTE.sub(_name_command, sentence)
+    for said, printed in _PHRASES:
+        text = re.sub(said, printed, text)
+    return text
 
 
 def _name_command(route: re.Match[str]) -> str:

@@ -23,6 +23,8 @@ from haulage.errors import ApiUnreachable, InvalidBaseUrl, RequestRefused
 
 RETRY_STATUSES = frozenset({429, 502, 503, 504})
 SYSTEM_PAUSED = "system_paused"
+NO_HAULAGE_API = "no_haulage_api"
+"""The code of a response that is not one of Haulage: that of a proxy, or of another server."""
 SLOW_ANSWER_SECONDS = 5.0
 """After this time without an answer it is logged that a request waits for one."""
 NO_ANSWER_LOGGED_SECONDS = 3.0
@@ -245,9 +247,10 @@ def _parse_object_or_none(body: bytes) -> dict[str, Any] | None:
 def _build_refused_error(response: ApiResponse, request: str) -> RequestRefused:
     if response.body is not None and "detail" not in response.body and response.detail:
         return RequestRefused(response.status, str(response.body.get("code", "")), response.detail, "")
-    if response.body is None or "detail" not in response.body:
+    # Other servers answer with a `detail`, too.
+    if response.body is None or not isinstance(response.body.get("detail"), str) or "code" not in response.body:
         return RequestRefused(
-            response.status, "no_haulage_api", f"{request} answered {response.status}, not as Haulage does.", ""
+            response.status, NO_HAULAGE_API, f"{request} answered {response.status}, not as Haulage does.", ""
         )
     problem = response.body
     # What it counts follows.

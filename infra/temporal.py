@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -250,7 +251,14 @@ async def connect(
         )
     except RuntimeError as error:
         reason = tls.explain_engine_error(str(error)) if config.get("tls") else None
-        raise EngineUnreachable(reason or f"Temporal at {config['target_host']} does not answer: {error}") from error
+        found = f"Temporal at {config['target_host']} does not answer: {_shorten_client_error(str(error))}"
+        raise EngineUnreachable(reason or found) from error
+
+
+def _shorten_client_error(text: str) -> str:
+    """Return the innermost reason of an error of the client, which prints Rust's structures; else the whole text."""
+    reasons = re.findall(r'\b(?:message|error): "([^"]+)"', text)
+    return reasons[-1] if reasons else text
 
 
 def _require_readable_tls_files(settings: ClientConfigTLS) -> None:

@@ -60,7 +60,7 @@ ADMIN_KEY_NEEDED = "admin_key_needed"
 KEY_NOT_ENOUGH = "key_not_enough"
 _ADMIN_HINT = f"Use that of the server: HAULAGE_API__ADMIN_KEY or HAULAGE_API__ADMIN_KEYS. {secrets.LOCAL_KEYS_HINT}"
 KEY_HINT = f"Send it as `Authorization: Bearer hlg_…`. {secrets.LOCAL_KEYS_HINT}"
-HEADERLESS_KEY_HINT = f"Put it into the address, `http://:hlg_…@host`, or: {KEY_HINT}"
+HEADERLESS_KEY_HINT = f"Put it into the address, `http://:hlg_…@host`, or send{KEY_HINT.removeprefix('Send')}"
 PUSH_HINT = (
     "Let the subscription push with a token for HAULAGE_ADDRESSES__PUSH__AUDIENCE by the account "
     "HAULAGE_ADDRESSES__PUSH__EMAIL, or with HAULAGE_ADDRESSES__PUSH__SECRET behind `?token=` in its endpoint."

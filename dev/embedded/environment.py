@@ -50,4 +50,7 @@ def load_environment_and_describe(data_dir: Path) -> str:
         return f"the components of the `haulage up` that runs in {data_dir}"
     if MARKER_VARIABLE in os.environ:
         return f"the components that the environment names ({MARKER_VARIABLE} is set)"
-    return f"the environment's and default addresses, because no `haulage up` runs in {data_dir}"
+    return (
+        f"the default addresses, as no `haulage up` runs in {data_dir} and {MARKER_VARIABLE} is not set. "
+        "`haulage up` (or `make up`) starts everything"
+    )

@@ -26,6 +26,7 @@ from haulage.tasks.results import (
     build_result,
     describe_error,
 )
+from haulage.transport import NO_HAULAGE_API
 
 JITTER_SECONDS = 0.5
 CONFIG_SECONDS = 10.0
@@ -40,7 +41,6 @@ REPORTS_MAX = 1_000
 UNUSABLE = 8020
 """Code: a result has a field that the API refuses, for example a stage of more than 32 bytes."""
 TYPE_UNKNOWN = 8045
-NO_HAULAGE_API = "no_haulage_api"
 
 _log = logging.getLogger(__name__)
 

@@ -50,6 +50,8 @@ async def test_what_is_wrong_is_told_in_sentences(tmp_path: Path) -> None:
     wrong = [line for line in lines if line.startswith("wrong")]
     found = {line.split()[1]: line for line in wrong}
     assert found.keys() == {"engine", "workers", "skew", "database", "bucket", *ASKED, "clock"}
+    refused = "Temporal at 127.0.0.1:9 does not answer: Connection refused. Start Temporal, or set TEMPORAL_ADDRESS"
+    assert all(refused in found[each] for each in ("engine", "workers", "skew"))
     assert "Secret key must not be empty. Correct HAULAGE_OBJECTS__…" in found["bucket"]
     assert [line for line in wrong if ".. " in line or not line.endswith(".")] == []
 
@@ -77,7 +79,10 @@ async def test_queues_with_work_and_without_workers_are_named_in_json(
 def test_whose_parts_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a installation that runs in the folder, unless the shell names its own; else the defaults."""
     monkeypatch.delenv(MARKER_VARIABLE, raising=False)
-    assert load_environment_and_describe(tmp_path).endswith(f"because no `haulage up` runs in {tmp_path}")
+    assert load_environment_and_describe(tmp_path) == (
+        f"the default addresses, as no `haulage up` runs in {tmp_path} and HAULAGE_DATABASE__URL is not set. "
+        "`haulage up` (or `make up`) starts everything"
+    )
 
     (tmp_path / "run.json").write_text(
         RunFileContent(supervisor=RecordedProcess.from_pid(os.getpid())).model_dump_json()

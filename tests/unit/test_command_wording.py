@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from api.http.auth import HEADERLESS_KEY_HINT, KEY_HINT
 from cli.wording import replace_routes_by_commands
+from domain.secrets import LOCAL_KEYS_HINT
+
+KEYS = f"{LOCAL_KEYS_HINT.removesuffix('.')}; commands take another key from HAULAGE_API_KEY."
 
 
 @pytest.mark.parametrize(
@@ -28,9 +32,21 @@ from cli.wording import replace_routes_by_commands
             "`haulage ask /v1/projects/{project_id}/keys --method POST` makes one.",
         ),
         ("The body: Name `slices`, or all of them.", "The request: Name `slices`, or all of them."),
+        (f"A. {HEADERLESS_KEY_HINT}", f"A. Put it into HAULAGE_API_KEY. {KEYS}"),
+        (f"A. {KEY_HINT}", f"A. Put it into HAULAGE_API_KEY. {KEYS}"),
+        ("Name it in the header Haulage-Project, or use a key of it.", "Use a key of it."),
+        ("Check the id that create_task answered.", "Check the id that `haulage tasks create` printed."),
+        ("Check the id that POST /v1/downloads answered.", "Check the id that `haulage export` printed."),
         ("limit: 0 is less than 1.", "limit: 0 is less than 1."),
     ],
 )
 def test_a_sentence_names_commands(said: str, printed: str) -> None:
     """The ones that do the same, and `haulage ask` where there is none; what needs no HTTP stays as it is."""
     assert replace_routes_by_commands(said) == printed
+
+
+def test_the_ways_to_send_a_key_are_one_sentence() -> None:
+    """It had a capital in its middle."""
+    assert HEADERLESS_KEY_HINT.startswith(
+        "Put it into the address, `http://:hlg_…@host`, or send it as `Authorization: "
+    )

@@ -10,15 +10,17 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 import typer
 
-from cli import addresses, command, downloads, export, orders, steering, tasks
+from cli import addresses, asking, command, downloads, export, installation, orders, steering, tasks, transfers
 from dev.embedded.processes import read_process_identity
 from haulage import ApiUnreachable
+from haulage.transfers import TransferJob
 from infra.objects.failures import StoreFailure
 from infra.outages import DatabaseUnreachable
 from tests.support.api_peer import TASK, ApiPeer, problem, running_api_peer, status
@@ -29,6 +31,16 @@ GOOD = {"code": 0, "msg": "SUCCESS"}
 LAST_PAGE = {"next_cursor": None}
 SLICE = "20261120T100000Z:20261120T101000Z"
 LATER_SLICE = "20261121T100000Z:20261121T101000Z"
+JOB = {
+    "job_id": "job-1",
+    "biz_id": 1,
+    "app_id": 1,
+    "file_path": "/f",
+    "partial": False,
+    "counts": {},
+    "closes_at": "2026-11-24T10:00:00Z",
+    "deadline_at": "2026-11-24T10:10:00Z",
+}
 
 RunCommand = Callable[..., Awaitable[int]]
 
@@ -121,6 +133,56 @@ async def test_a_large_failed_set_is_shown_by_its_beginning(
     assert len(peer.seen) == 3
 
 
+async def test_times_are_printed_with_their_zone(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A person far from the server took them for those of the own clock."""
+    moment = "2026-11-27T23:30:05.123456+02:00"
+    attempt = {"held_time": moment, "end_time": moment, "outcome": "failed"}
+    peer.says(200, {**GOOD, "task_data": {**build_task("a", 3), "attempts": [attempt]}})
+    assert await run_command(tasks.show, ["a"]) == 0
+    pause = {"paused_at": moment, "who": "ann", "reason": "The disk is full."}
+    peer.says(200, {"items": [{"system": "tasks", "paused": pause}, {"system": "orders", "paused": None}]})
+    assert await run_command(installation.list_systems) == 0
+
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  2026-11-27 21:30:05 UTC: failed",
+        "tasks: paused since 2026-11-27 21:30:05 UTC by ann: The disk is full.",
+        "orders: running",
+    ]
+    closes_at = datetime.now(timezone(timedelta(hours=5))) + timedelta(hours=1)
+    job = TransferJob.model_validate({**JOB, "status": "Pending", "closes_at": closes_at})
+    assert transfers.describe_job_progress(job) == f"window open until {closes_at.astimezone(UTC):%H:%M:%S} UTC"
+
+
+async def test_a_job_that_is_not_known_is_named(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The API says only that there is no such job."""
+    for function in (transfers.show, transfers.retry, transfers.cancel):
+        peer.says(404, problem(404, "not_found", "There is no such job for this key."))
+        assert await run_command(function, "foo") == 2
+        assert capsys.readouterr().err == "haulage: foo: There is no such job for this key.\n"
+
+
+async def test_where_a_message_is_no_json_is_said(run_command: RunCommand, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was only said that it is none."""
+    assert await run_command(addresses.publish, "createUpdate", ["{uprn: 7}"]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("haulage: {uprn: 7} is no JSON: ")
+    assert printed.endswith(": line 1 column 2 (char 1). Names and texts need double quotes.\n")
+
+
+async def test_where_done_messages_are_is_said(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Right after some were done, the list of all was empty."""
+    for history, more in ((False, " Done messages are archived: see --history."), (True, "")):
+        peer.says(200, {"items": [], **LAST_PAGE})
+        assert await run_command(addresses.list_, history=history) == 0
+        assert capsys.readouterr().out == f"No message matches.{more}\n"
+
+
 @pytest.mark.parametrize("content", [None, b"\xff"])
 async def test_a_text_that_cannot_be_read_is_said(
     run_command: RunCommand, tmp_path: Path, content: bytes | None, capsys: pytest.CaptureFixture[str]
@@ -150,6 +212,59 @@ async def test_only_downloads_that_have_not_ended_are_chosen_to_be_cancelled(
         f"POST /v1/downloads/{each}/cancel" for each in (TASK, running["task_id"])
     ]
     assert capsys.readouterr().out == "2 of 2 downloads were cancelled.\n"
+
+
+@pytest.mark.parametrize(
+    ("function", "state", "said"),
+    [
+        (downloads.cancel, "failed", f"cancelled. Only pending and running ones can be cancelled: {TASK} is failed."),
+        (downloads.retry, "succeeded", f"retried. Only failed ones can be retried: {TASK} is succeeded."),
+        (downloads.delete, "running", f"deleted. Only succeeded ones can be deleted: {TASK} is running."),
+    ],
+)
+async def test_why_a_download_is_left_as_it_is_is_said(
+    function: Callable[..., None],
+    state: str,
+    said: str,
+    peer: ApiPeer,
+    run_command: RunCommand,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Only how many were changed was said, which was none."""
+    for dry_run, counted in ((False, "0 of 1 downloads were "), (True, "0 of 1 would be ")):
+        peer.says(200, status(state=state))
+        assert await run_command(function, [TASK], dry_run=dry_run) == 0
+        assert capsys.readouterr().out == f"{counted}{said}\n"
+    for number in range(5):
+        peer.says(200, status(state=state, task_id=f"dl_{number}"))
+    assert await run_command(function, [f"dl_{number}" for number in range(5)]) == 0
+    assert capsys.readouterr().out.endswith(f", dl_2 is {state}, 2 more are in another state, too.\n")
+
+
+async def test_a_task_that_has_ended_is_said_not_to_be_cancelled(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the state in which it is."""
+    peer.says(200, {**GOOD, "task_data": {**build_task("a", 3), "attempts": []}})
+    peer.says(200, {**GOOD, "results": []})
+    assert await run_command(steering.cancel, ["a"]) == 0
+    said = "None was cancelled: only a task that is pending or running can be (a is success).\n"
+    assert capsys.readouterr().out == said
+
+
+async def test_a_job_that_has_ended_is_not_said_to_be_cancelled(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was said to be under way, days later."""
+    peer.says(200, {**JOB, "status": "Success"})
+    assert await run_command(transfers.cancel, "job-1") == 0
+    assert capsys.readouterr().out == "This job has ended; nothing was cancelled.\n"
+
+    peer.says(200, {**JOB, "status": "Running"})
+    peer.says(202, {**JOB, "status": "Running", "cancelling": True})
+    assert await run_command(transfers.cancel, "job-1") == 0
+    assert capsys.readouterr().out == "job-1 is being cancelled; hosts that have the file keep it.\n"
+    assert [each.line.partition(" ")[0] for each in peer.seen] == ["GET", "GET", "POST"]
 
 
 async def test_a_limit_that_leaves_downloads_is_said(
@@ -223,7 +338,7 @@ async def test_whatever_a_request_is_answered_with_is_printed(
 ) -> None:
     """A key that was revoked was said to be refused, as there is no JSON in the answer."""
     peer.says(code, answer, **{"X-Request-Id": "req-1"})
-    assert await command.send_request(tmp_path, peer.url, "DELETE", "/v1/projects/p/keys/k", None) == 0
+    assert await asking.send_request(tmp_path, peer.url, "DELETE", "/v1/projects/p/keys/k", None) == 0
     assert capsys.readouterr().out == printed
 
 
@@ -231,7 +346,7 @@ async def test_the_address_of_a_file_is_printed(
     peer: ApiPeer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An export that found no room for the file names this request."""
-    assert await command.send_request(tmp_path, peer.url, "GET", f"/v1/downloads/{TASK}/file", None) == 0
+    assert await asking.send_request(tmp_path, peer.url, "GET", f"/v1/downloads/{TASK}/file", None) == 0
     assert capsys.readouterr().out == f"{peer.url}/store/file?sig=a%2Fb\n"
 
 
@@ -240,8 +355,94 @@ async def test_a_page_of_something_else_is_no_answer(
 ) -> None:
     """Such as the page of a proxy."""
     peer.says(200, "<html>")
-    assert await command.send_request(tmp_path, peer.url, "GET", "/v1/systems", None) == 2
+    assert await asking.send_request(tmp_path, peer.url, "GET", "/v1/systems", None) == 3
     assert "answered 200, not as Haulage does" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "body"),
+    [
+        (installation.list_systems, (), {"items": [{"id": 7}]}),
+        (installation.list_systems, (), {"items": ["none"]}),
+        (installation.list_systems, (), {"id": 7}),
+        (downloads.list_downloads, (), {"items": [{"id": 7}]}),
+        (tasks.show, (["t"],), {"id": 7}),
+    ],
+)
+async def test_json_of_another_server_is_no_answer(
+    function: Callable[..., None],
+    arguments: tuple[Any, ...],
+    body: Any,
+    peer: ApiPeer,
+    run_command: RunCommand,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It ended in a traceback. Such a server may answer every path alike."""
+    peer.says(200, body)
+    peer.says(200, body)
+    assert await run_command(function, *arguments) == 3
+    said = f"haulage: {peer.url} does not answer as Haulage does: its answers have other fields. Give --api, or"
+    assert capsys.readouterr().err.startswith(said)
+
+
+async def test_a_refusal_of_another_server_is_no_answer(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Many refuse with a `detail`, as Haulage does, and without its other fields."""
+    peer.says(404, {"detail": "Not Found"})
+    assert await run_command(installation.list_systems) == 3
+    assert "answered 404, not as Haulage does." in capsys.readouterr().err
+
+
+async def test_an_error_of_ours_at_a_haulage_is_raised(peer: ApiPeer, run_command: RunCommand) -> None:
+    """It is not taken for one of the server."""
+    peer.says(200, {"items": [{"id": 7}]})
+    peer.says(200, {"service": "haulage"})
+    with pytest.raises(KeyError):
+        await run_command(installation.list_systems)
+
+
+NEEDS_PROJECT = problem(
+    401, "project_key_needed", "It works on one project. Name it in the header Haulage-Project, or use a key of it."
+)
+
+
+async def test_a_request_about_one_project_is_repeated_for_the_own_one(
+    peer: ApiPeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The admin key belongs to none, and the command had no way to name one."""
+
+    async def find_peer(url: str | None, *_: Any, **__: Any) -> command.ApiAddress:
+        return command.ApiAddress(url or peer.url, "hlg_admin")
+
+    monkeypatch.setattr(command, "find_api_address_and_key", find_peer)
+    (tmp_path / command.KEY_FILE).write_text("hlg_own\n")
+    peer.says(401, NEEDS_PROJECT)
+    peer.says(200, {"a": 1}, **{"X-Request-Id": "req-1"})
+    assert await asking.send_request(tmp_path, None, "POST", "/v1/x", "{}") == 0
+    assert [each.headers["Authorization"] for each in peer.seen] == ["Bearer hlg_admin", "Bearer hlg_own"]
+    assert [each.body for each in peer.seen] == [{}, {}]
+
+    # Neither for another refusal, nor at another machine's API, nor where no project was made yet.
+    peer.says(403, problem(403, "forbidden", "No."))
+    assert await asking.send_request(tmp_path, None, "POST", "/v1/x", "{}") == 2
+    peer.says(401, NEEDS_PROJECT)
+    assert await asking.send_request(tmp_path, peer.url, "POST", "/v1/x", "{}") == 2
+    (tmp_path / command.KEY_FILE).unlink()
+    peer.says(401, NEEDS_PROJECT)
+    capsys.readouterr()
+    assert await asking.send_request(tmp_path, None, "POST", "/v1/x", "{}") == 2
+    assert "Name it by --project (`haulage ask /v1/projects` lists them), or use" in capsys.readouterr().err
+    assert (len(peer.seen), list(tmp_path.iterdir())) == (5, [])
+
+
+async def test_a_project_is_named_by_an_option(peer: ApiPeer, tmp_path: Path) -> None:
+    """In the header that the API reads; one that no header can hold is refused."""
+    peer.says(200, {"a": 1}, **{"X-Request-Id": "req-1"})
+    assert await asking.send_request(tmp_path, peer.url, "GET", "/v1/downloads", None, "prj_1") == 0
+    assert peer.seen[0].headers["Haulage-Project"] == "prj_1"
+    assert await asking.send_request(tmp_path, peer.url, "GET", "/v1/downloads", None, "prj_1\n") == 2
+    assert len(peer.seen) == 1
 
 
 async def test_a_key_file_without_a_key_is_written_anew(peer: ApiPeer, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 import typer
 import typer.main
 
-from cli import command
+from cli import asking, command
 from cli.__main__ import app, main
 from cli.addresses import publish_to_configured_pubsub
 from cli.export import choose_file_type
@@ -92,9 +93,22 @@ def test_a_group_without_a_command_shows_its_help(
     assert run(monkeypatch, "--help") == 0
 
 
+def test_what_a_newcomer_needs_comes_first_in_the_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It began with what draws the secrets of an installation anew."""
+    assert run(monkeypatch, "--help") == 0
+    printed = capsys.readouterr().out
+    assert re.findall(r"^│ ([a-z]+) ", printed, re.MULTILINE) == [
+        *("up", "demo", "export", "ask"),
+        *("downloads", "transfer", "orders", "addresses", "tasks"),
+        *("api", "worker", "migrate", "doctor", "backup", "restore", "reconcile", "rotate", "reseal", "systems"),
+    ]
+
+
 async def test_an_address_without_a_path_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Before any API is looked for; it ended with a traceback."""
-    assert await command.send_request(tmp_path, None, "GET", "zz", None) == 2
+    assert await asking.send_request(tmp_path, None, "GET", "zz", None) == 2
     assert capsys.readouterr().err.startswith("haulage: zz is no path. One begins with /,")
 
 
@@ -216,7 +230,7 @@ async def test_a_wrong_setting_beside_a_named_folder_ends_a_command_with_2(
     monkeypatch.setenv(MARKER_VARIABLE, "1")
     monkeypatch.setenv("HAULAGE_API", "http://127.0.0.1:8080")
 
-    assert await command.send_request(tmp_path, None, "GET", "/v1/systems", None) == 2
+    assert await asking.send_request(tmp_path, None, "GET", "/v1/systems", None) == 2
 
     assert capsys.readouterr().err.startswith("haulage: HAULAGE_API is a group of settings")
 

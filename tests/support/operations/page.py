@@ -18,7 +18,8 @@ def render_tables() -> str:
     """Return both tables as Markdown."""
     lines = [
         "Every action is in the [audit log](../reference/callers.md): which key, when, and where the request names it,",
-        "`who` and why. What has no command of its own is asked for by `haulage ask --method POST PATH`.",
+        "`who` and why. What has no command of its own is asked for by `haulage ask --method POST PATH`. A route that",
+        "works on one project is asked for this machine's own, or for that of `--project ID`.",
         "",
         "| object | action | one | a list | by a filter | dry run | console | command line |",
         "|---|---|---|---|---|---|---|---|",
