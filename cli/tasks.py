@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -262,13 +262,8 @@ def build_program_handler(program: list[str]) -> Callable[[HeldTask], Awaitable[
             # A file closes its end also where the reader never starts.
             reading = asyncio.ensure_future(errors.pass_on_until_closed(os.fdopen(read_end, "rb", buffering=0)))
             with os.fdopen(write_end, "wb") as standard_error:
-                child = await asyncio.create_subprocess_exec(
-                    *program,
-                    stdin=content,
-                    stderr=standard_error,
-                    env={**os.environ, "TASK_ID": task.task_id},
-                    start_new_session=True,  # Ctrl-C stops the worker, which lets its programs end
-                )
+                environment = {**os.environ, "TASK_ID": task.task_id}
+                child = await _start_in_own_group(program, stdin=content, stderr=standard_error, env=environment)
         is_group_killed = False
         try:
             await child.wait()
@@ -298,6 +293,20 @@ def build_program_handler(program: list[str]) -> Callable[[HeldTask], Awaitable[
             )
 
     return run_program
+
+
+async def _start_in_own_group(program: list[str], **options: Any) -> asyncio.subprocess.Process:
+    """Start a program in a group of its own: Ctrl-C stops the worker, which lets its programs end.
+
+    A cancellation meanwhile waits for the start, and kills the program with what it has started.
+    """
+    starting = asyncio.ensure_future(asyncio.create_subprocess_exec(*program, start_new_session=True, **options))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            os.killpg((await starting).pid, signal.SIGKILL)
+        raise
 
 
 class _LastErrors:

@@ -132,7 +132,7 @@ class SystemOverview(Protocol[Services_contra, Settings_contra, Workloads_co]):
         """Return how long a failure is counted; None where it counts until an operator resolves it."""
 
     def build_workload_counter(self, services: Services_contra) -> Callable[[], Awaitable[Workloads_co]]:
-        """Return a function that counts the work of every project; what is done by schedule waits when it is overdue."""
+        """Return a function that counts the work of every project; what a schedule does waits where it is overdue."""
 
 
 class SystemQuotas(Protocol[Call_contra, Limits_contra, Usage_co]):

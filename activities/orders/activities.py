@@ -141,11 +141,9 @@ class OrderActivities:
             message = slice_attempts.build_failed_sweep_message(state, params)
             return AlarmsToAnnounce(alarms=[build_alarm(state.row, state.row.notify, "orders.sweep_failed", message)])
         redo = "Redo" if params.fault.retryable else "Redo it once that is mended, or"
-        message = (
-            f"The slice {params.window} failed after {format_count(params.attempts, 'attempt')}: "
-            f"{params.fault.sentence} {redo}, split or skip it at "
-            f"/v1/platforms/{params.platform}/slices/{params.window}."
-        )
+        failed = f"The slice {params.window} failed after {format_count(params.attempts, 'attempt')}:"
+        route = f"/v1/platforms/{params.platform}/slices/{params.window}"
+        message = f"{failed} {params.fault.sentence} {redo}, split or skip it at {route}."
         return AlarmsToAnnounce(alarms=[build_alarm(state.row, state.row.notify, "orders.slice_failed", message)])
 
 

@@ -143,7 +143,8 @@ async def test_platforms_are_counted_by_what_is_so(settings: Settings) -> None:
         counted = "1 fetched, 1 paused, 1 paused and not configured"
         await eventually(lambda: _is_counted(settings, counted))
         now = (await orders.row("1")).created_at.replace(microsecond=0)
-        times: dict[str, Any] = {"claimed_at": now, "failed_at": now, "start_at": now, "end_at": now + timedelta(minutes=10)}
+        end_at = now + timedelta(minutes=10)
+        times: dict[str, Any] = {"claimed_at": now, "failed_at": now, "start_at": now, "end_at": end_at}
         async with orders.services.database.session() as session:
             session.add(OrderSlice(platform="1", track="live", **times))
         found = await outside_checks.check_stored_health_of_platforms(settings)

@@ -500,6 +500,29 @@ async def test_a_program_ends_with_all_that_it_has_started(tmp_path: Path) -> No
     await eventually(lambda: read_process_identity(int(started.read_text())) is None)
 
 
+async def test_a_program_that_is_cancelled_while_it_is_started_ends_with_all_that_it_has_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The start alone was cancelled: on a busy machine a program had started others by then, which went on."""
+    started, cancelled, start = tmp_path / "pid", asyncio.Event(), asyncio.create_subprocess_exec
+
+    async def start_slowly(*arguments: str, **options: Any) -> asyncio.subprocess.Process:
+        child = await start(*arguments, **options)
+        await cancelled.wait()
+        return child
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_slowly)
+    program = ["sh", "-c", f"sleep 60 & echo $! > {started}; wait"]
+    running = asyncio.ensure_future(tasks.build_program_handler(program)(make_held_task(1)))
+    await eventually(lambda: started.exists() and started.read_text().strip())
+    running.cancel()
+    await asyncio.sleep(0)
+    cancelled.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await eventually(lambda: read_process_identity(int(started.read_text())) is None, timeout=20)
+
+
 async def test_a_program_whose_work_goes_on_after_its_end_has_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
