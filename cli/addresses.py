@@ -271,7 +271,9 @@ def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) 
         comparison = await addresses.compare()
         fields, found = comparison.model_dump(mode="json"), comparison.found
         if found is None:
-            raise AddressWorkFailed(f"The comparison failed: {comparison.fault}", fields)
+            raise AddressWorkFailed(
+                f"The comparison failed: {comparison.fault.sentence if comparison.fault else ''}", fields
+            )
         if found.different:
             sentence = f"{found.different:,} of {found.compared:,} UPRNs differ between modules."
             raise AddressWorkFailed(f"{sentence} The workbook names them: {found.url}", fields)

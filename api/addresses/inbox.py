@@ -166,7 +166,7 @@ async def list_quarantined_messages(call: Call, query: QuarantineQuery) -> PageR
     )
 
 
-@routes.post("/v1/addresses/quarantine/discard", access=RouteAccess.ADMIN)
+@routes.post("/v1/addresses/quarantine:discard", access=RouteAccess.ADMIN)
 async def discard_quarantined_messages(call: Call, body: DiscardMessagesRequest) -> DiscardMessagesResponse:
     """Delete messages from quarantine, because they were published again or are not needed.
 

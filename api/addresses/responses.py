@@ -160,7 +160,7 @@ class RetryMessagesResponse(Response):
 
     retried: int
     busy: int = Field(description="matching messages left alone, because they are being processed")
-    left: int = Field(description="matching messages beyond the limit: send the same request again")
+    remaining: int = Field(description="matching messages beyond the limit: send the same request again")
 
 
 class SkipMessagesResponse(Response):
@@ -171,7 +171,7 @@ class SkipMessagesResponse(Response):
     touched: int = Field(
         description="matching messages left alone, because a module has applied them, or may have: skip each by itself"
     )
-    left: int = Field(description="matching messages beyond the limit: send the same request again")
+    remaining: int = Field(description="matching messages beyond the limit: send the same request again")
 
 
 class CountFailedResponse(Response):

@@ -134,7 +134,7 @@ async def test_a_late_delivery_of_what_was_mended_changes_nothing(operator: Quar
     again = PublishedMessage(message_id="1", data=b"?", publish_time=PUBLISHED)
     await operator.box.store_messages_or_quarantine_them([DeliveredMessage(Topic.CREATE_UPDATE, again)])
     discarded = await operator.api_client.as_admin(
-        "POST", "/v1/addresses/quarantine/discard", json=SIGNED | {"ids": [id_]}
+        "POST", "/v1/addresses/quarantine:discard", json=SIGNED | {"ids": [id_]}
     )
 
     assert discarded.body == {"discarded": 0}

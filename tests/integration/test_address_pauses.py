@@ -59,7 +59,7 @@ async def test_a_message_waits_for_a_paused_module_and_is_applied_once_it_is_res
 
     shown = await eventually(read_waiting)
     assert shown is not None
-    failed = (await addresses.ask("GET", "messages/failed")).body
+    failed = (await addresses.ask("GET", "messages:count")).body
     listed = (await addresses.ask("GET", "messages", params={"state": "waiting", "kind": "paused"})).body["items"]
     figures = (await addresses.ask("GET", "figures")).body["messages"]
     overview = await eventually(lambda: _read_overview_with_pause(addresses))

@@ -76,12 +76,12 @@ async function changeMany(items, filters, verb, describe) {
 async function count(filters) {
   // A filter selects failed messages only.
   if (filters.state && !FAILED_STATES.includes(filters.state)) return { messages: 0, touched: 0, busy: 0 };
-  return get(`${API}/messages/failed`, filters);
+  return get(`${API}/messages:count`, filters);
 }
 
 async function byIds(items, verb, signed) {
   const ids = items.map((item) => item.id);
-  const answer = await postExact(`messages/${verb}`, signed, { ids });
+  const answer = await postExact(`messages:${verb}`, signed, { ids });
   const n = answer.retried ?? answer.skipped;
   return { n, rest: ids.length - n };
 }
@@ -90,10 +90,10 @@ async function byIds(items, verb, signed) {
 async function byFilter({ uprn, ...filters }, verb, signed) {
   let n = 0;
   for (;;) {
-    const answer = await postExact(`messages/${verb}`, { ...filters, ...signed }, uprn ? { uprn } : {});
+    const answer = await postExact(`messages:${verb}`, { ...filters, ...signed }, uprn ? { uprn } : {});
     const changed = answer.retried ?? answer.skipped;
     n += changed;
-    if (!answer.left || !changed) return { n, rest: answer.busy + answer.left + (answer.touched ?? 0) };
+    if (!answer.remaining || !changed) return { n, rest: answer.busy + answer.remaining + (answer.touched ?? 0) };
   }
 }
 

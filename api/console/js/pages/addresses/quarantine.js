@@ -91,7 +91,7 @@ async function discard(items) {
   const n = items.length;
   const signed = await signFirst({ title: t("addresses.discardTitle", { n }), text: t("addresses.discardText"), action: t("addresses.discard"), danger: true });
   if (!signed) return false;
-  const { discarded } = await postExact("quarantine/discard", signed, { ids: items.map((each) => each.id) });
+  const { discarded } = await postExact("quarantine:discard", signed, { ids: items.map((each) => each.id) });
   say(t("addresses.discardDone", { n: discarded }));
   return true;
 }
