@@ -209,7 +209,7 @@ def _build_not_retryable_conflict(message: MessageResponse) -> Conflict:
     if message.state is MessageState.WAITING:
         return Conflict(
             "message_not_failed",
-            f"Message {message.id} has not been tried yet.",
+            f"Message {message.message_id} has not been tried yet.",
             "The next cycle loads it; if none runs, see GET /v1/addresses/cycle.",
         )
     return _build_done_or_busy_conflict(message)
@@ -234,7 +234,7 @@ def _build_not_skippable_conflict(message: MessageResponse) -> Conflict:
     ]
     return Conflict(
         "message_touched",
-        f"Message {message.id} {' and '.join(facts) or 'supersedes one that a module may have applied'}: "
+        f"Message {message.message_id} {' and '.join(facts) or 'supersedes one that a module may have applied'}: "
         "if it is skipped now, the modules will differ.",
         "Retry it, or send though_touched: true and repair the modules yourself.",
     )
@@ -243,11 +243,13 @@ def _build_not_skippable_conflict(message: MessageResponse) -> Conflict:
 def _build_done_or_busy_conflict(message: MessageResponse) -> Conflict:
     if message.state is MessageState.DONE:
         return Conflict(
-            "message_done", f"Message {message.id} is done.", "Only unfinished messages can be retried or skipped."
+            "message_done",
+            f"Message {message.message_id} is done.",
+            "Only unfinished messages can be retried or skipped.",
         )
     return Conflict(
         "message_being_processed",
-        f"Message {message.id} is being processed now.",
+        f"Message {message.message_id} is being processed now.",
         "Try again when its cycle has ended; GET /v1/addresses/messages/… shows its state.",
     )
 

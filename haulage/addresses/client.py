@@ -46,7 +46,7 @@ class Addresses:
 
         async with Addresses("https://haulage.example.com", admin_key, who="ann") as addresses:
             async for message in addresses.list_messages(state=MessageState.GIVEN_UP):
-                print(message.id, message.waits)
+                print(message.message_id, message.waits)
             await addresses.retry_messages("the module is back")
 
     Args:
@@ -114,7 +114,7 @@ class Addresses:
         # The log before its history: a message that is archived meanwhile is then found in one of them at least.
         lists = [self.list_messages(created_after=since, history=history) for history in (False, True)]
         found = {each.msg_no: each for listed in lists for each in [each async for each in listed]}
-        messages = sorted((found[number] for number in numbers & found.keys()), key=lambda each: each.id)
+        messages = sorted((found[number] for number in numbers & found.keys()), key=lambda each: each.message_id)
         states = Counter(each.state for each in messages)
         quarantined = 0
         async for each in self.list_quarantine():

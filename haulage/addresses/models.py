@@ -114,7 +114,7 @@ class LastModuleAnswer(BaseModel):
 class MessageWithModuleAnswers(BaseModel):
     """A change message, as of one response."""
 
-    id: int
+    message_id: int
     """The order of receipt."""
     topic: Topic
     msg_no: str
@@ -273,7 +273,7 @@ class SkipCounts(BaseModel):
 class QuarantinedMessage(BaseModel):
     """A message that could not be read."""
 
-    id: int
+    quarantine_id: int
     topic: str
     msg_no: str
     reason: str

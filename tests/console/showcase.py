@@ -216,7 +216,7 @@ async def _addresses(console: Console) -> Addresses:
 
     for path in (f"logical-deletes/purges/{purge['purge_id']}", f"comparisons/{comparison['comparison_id']}"):
         await eventually(partial(ended, path))
-    unreadable = (await operators.ask("GET", "quarantine"))["items"][0]["id"]
+    unreadable = (await operators.ask("GET", "quarantine"))["items"][0]["quarantine_id"]
     return Addresses(message, purge["purge_id"], comparison["comparison_id"], unreadable)
 
 

@@ -178,7 +178,7 @@ async def test_retries_that_are_set_decide_when_a_message_is_given_up(installati
     await eventually(given_up)
     assert (await installation.row(id_))["retry_times"] == 1
     listed = await installation.ask("GET", "messages", params={"state": "given_up"})
-    assert [each["id"] for each in listed.body["items"]] == [id_]
+    assert [each["message_id"] for each in listed.body["items"]] == [id_]
     await send(installation, "PUT", retries=5)
     assert (await installation.ask("GET", f"messages/{id_}")).body["state"] != "given_up"
 

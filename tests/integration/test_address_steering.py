@@ -295,7 +295,7 @@ async def test_what_is_mended_leaves_the_quarantine(operator: OperatorApi) -> No
 
     left = await operator.api_client.as_admin("GET", "/v1/addresses/quarantine")
     assert [reply.body["discarded"] for reply in replies] == [2, 0]
-    assert [each["id"] for each in left.body["items"]] == [second]
+    assert [each["quarantine_id"] for each in left.body["items"]] == [second]
     said = [f"{SIGNED['reason']} ({Topic.DELETE}, message {number})" for number in ("1", "3")]
     assert sorted(await operator.audit()) == [("ann", "discard", None, each) for each in said]
 

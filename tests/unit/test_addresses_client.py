@@ -40,7 +40,7 @@ from tests.support.api_peer import ApiPeer, problem, running_api_peer
 from workflows.addresses import handle
 
 MESSAGE = {
-    "id": 7,
+    "message_id": 7,
     "topic": "deleteInfinityAddress",
     "msg_no": "4711",
     "uprn_1": 12,
@@ -91,11 +91,11 @@ async def test_figures_are_watched_until_cycles_have_nothing_to_do(peer: ApiPeer
 async def test_messages_are_listed_page_by_page(peer: ApiPeer, addresses: Addresses) -> None:
     """With the filter on every page."""
     peer.says(200, {"items": [MESSAGE], "next_cursor": "a"})
-    peer.says(200, {"items": [MESSAGE | {"id": 6}], "next_cursor": None})
+    peer.says(200, {"items": [MESSAGE | {"message_id": 6}], "next_cursor": None})
 
     found = [each async for each in addresses.list_messages(uprn=12, state=MessageState.GIVEN_UP)]
 
-    assert [(each.id, each.acks[Module.ED].ack) for each in found] == [(7, "Y"), (6, "Y")]
+    assert [(each.message_id, each.acks[Module.ED].ack) for each in found] == [(7, "Y"), (6, "Y")]
     expected = {"uprn": "12", "state": "given_up", "history": "false", "limit": "200"}
     assert [seen.query for seen in peer.seen] == [expected, expected | {"cursor": "a"}]
 

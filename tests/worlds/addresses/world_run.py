@@ -254,7 +254,9 @@ class WorldRun:
             *(self.addresses.ask("GET", f"messages/{each.id}") for each in observation.reports)
         )
         return frozenset(
-            reply.body["id"] for reply in replies if any(act["action"] == "skip" for act in reply.body["actions"])
+            reply.body["message_id"]
+            for reply in replies
+            if any(act["action"] == "skip" for act in reply.body["actions"])
         )
 
     async def _list_refused(self) -> list[str]:
