@@ -272,7 +272,9 @@ def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) 
         comparison = await addresses.compare()
         fields, found = comparison.model_dump(mode="json"), comparison.found
         if found is None:
-            raise AddressWorkFailed(f"The comparison failed: {comparison.fault}", fields)
+            raise AddressWorkFailed(
+                f"The comparison failed: {comparison.fault.sentence if comparison.fault else ''}", fields
+            )
         if found.different:
             sentence = f"{found.different:,} of {found.compared:,} UPRNs differ between modules."
             raise AddressWorkFailed(f"{sentence} The workbook names them: {found.url}", fields)
@@ -342,7 +344,7 @@ async def _build_dry_run_output(
     """Count the messages that an action would change: by their ids, or those that have failed and match."""
     if ids:
         found = [await addresses.get(each) for each in ids]
-        ready = [each.id for each in found if each.state not in ("done", "processing")]
+        ready = [each.message_id for each in found if each.state not in ("done", "processing")]
         return CommandOutput({"dry_run": True, "ids": ready}, (f"{len(ready):,} of {len(ids):,} would be {effect}.",))
     counted = await addresses.count_failed(**filters)
     line = f"{counted.messages:,} would be {effect}; a module has {counted.touched:,} of them, or may have."
@@ -377,7 +379,7 @@ def _describe_published_messages_progress(delivery: PublishedMessagesOutcomeCoun
 def _describe_delivery_or_raise_unless_all_done(delivery: PublishedMessagesOutcomeCounts) -> CommandOutput:
     fields = {
         **delivery.model_dump(exclude={"messages"}),
-        "unfinished": [each.id for each in delivery.messages if each.state != "done"],
+        "unfinished": [each.message_id for each in delivery.messages if each.state != "done"],
     }
     sentence = _describe_published_messages_progress(delivery)
     if delivery.done < delivery.total:
@@ -389,7 +391,7 @@ def _describe_delivery_or_raise_unless_all_done(delivery: PublishedMessagesOutco
 
 def _describe_message(message: MessageWithModuleAnswers) -> str:
     uprns = " and ".join(str(uprn) for uprn in (message.uprn_1, message.uprn_2) if uprn)
-    parts = [f"{message.id}: {message.topic} of {uprns}, {message.state}"]
+    parts = [f"{message.message_id}: {message.topic} of {uprns}, {message.state}"]
     if message.waits and message.waits.kind:
         places = " and ".join(message.waits.modules) or message.waits.module
         parts.append(f"({message.waits.kind}{f' in {places}' if places else ''})")

@@ -20,7 +20,7 @@ _COMMANDS: Final = (
     (r"POST /v1/transfers", "transfer send"),
     (r"GET /v1/addresses/messages", "addresses list"),
     (r"GET /v1/addresses/cycle", "addresses status"),
-    (r"POST /v1/addresses/drift", "addresses compare"),
+    (r"POST /v1/addresses/comparisons", "addresses compare"),
     (r"GET (.+\?.+)", r"ask '\1'"),
     (r"GET (.+)", r"ask \1"),
     (r"(POST|PUT|PATCH|DELETE) (.+)", r"ask \2 --method \1"),

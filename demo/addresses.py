@@ -160,7 +160,9 @@ async def _end_outage(demo: Demo, addresses: Addresses) -> None:
 async def _save_workbook(demo: Demo, comparison: Comparison) -> None:
     """Leave the comparison of the modules beside the other files of the demo."""
     if comparison.found is None:
-        raise WrongOutcome(f"The comparison of the modules failed: {comparison.fault}")
+        raise WrongOutcome(
+            f"The comparison of the modules failed: {comparison.fault.sentence if comparison.fault else ''}"
+        )
     async with demo.session.get(comparison.found.url) as response:
         response.raise_for_status()
-        (demo.folder / f"comparison-{comparison.report}.xlsx").write_bytes(await response.read())
+        (demo.folder / f"comparison-{comparison.comparison_id}.xlsx").write_bytes(await response.read())

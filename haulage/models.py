@@ -144,7 +144,7 @@ class DownloadRequest(BaseModel):
 
 
 class Fault(BaseModel):
-    """Why a download failed, and what to do about it."""
+    """Why work failed, and what to do about it."""
 
     code: str
     message: str

@@ -31,7 +31,7 @@ _PAGES: Final = tuple(
         (r"order-report:(?P<platform>[^:]+):.+", "/orders/platforms/{platform}"),
         (rf"orders-watch{_RUN}", "/orders"),
         (r"addresses-purge:(?P<purge>.+)", "/addresses/logical-deletes/purges/{purge}"),
-        (r"addresses-drift:(?P<report>.+)", "/addresses/drift/{report}"),
+        (r"addresses-comparison:(?P<comparison>.+)", "/addresses/comparisons/{comparison}"),
         (rf"addresses-check{_RUN}", "/addresses/logical-deletes"),
         (rf"addresses-intake:.+|OSS_IM_INFI_SYNC_EVENT{_RUN}", "/addresses"),
         (r"tasks/(?P<project>[^/]+)/(?P<type>[^/]+)/\d+", "/tasks/types/{type}?project={project}"),

@@ -195,7 +195,7 @@ class LogicalDeleteActivities:
         return report.model_copy(
             update={
                 "listed": report.listed + len(checked),
-                "removable": report.removable + len(removable) - len(purged.purged) - len(purged.busy),
+                "removable": report.removable + len(removable) - len(purged.purged) - len(purged.in_use),
                 "purged": report.purged + len(purged.purged),
                 "unanswered": sorted({*report.unanswered, *silent}),
             }
@@ -229,18 +229,18 @@ class LogicalDeleteActivities:
             return AddressIdsByPurgeOutcome()
         checked = listed if is_already_checked else (await self._mark_open_orders_and_save_all(listed))[0]
         endings = {
-            each: PurgeOutcome.BUSY if each.busy else PurgeOutcome.FAILED for each in checked if not each.is_removable
+            each: PurgeOutcome.IN_USE if each.busy else PurgeOutcome.FAILED for each in checked if not each.is_removable
         }
         for each, results in (await self._send_purges([each for each in checked if each.is_removable])).items():
             endings[each] = decide_purge_outcome(results)
-            if endings[each] is PurgeOutcome.BUSY:
+            if endings[each] is PurgeOutcome.IN_USE:
                 await logical_deletes.write_check_results(
                     self._database, [each.with_more_busy_modules(list_modules_with_orders_in_flight(results))]
                 )
         purged = [each for each, ending in endings.items() if ending is PurgeOutcome.PURGED]
         await logical_deletes.mark_purged_with_audit_entry(self._database, purged, who, reason)
-        alive = [each for each, ending in endings.items() if ending is PurgeOutcome.ALIVE]
-        await logical_deletes.remove_revived_from_logical_deletes(self._database, alive)
+        superseded = [each for each, ending in endings.items() if ending is PurgeOutcome.SUPERSEDED]
+        await logical_deletes.remove_revived_from_logical_deletes(self._database, superseded)
         ids = {
             kind: sorted(each.address_id for each, ending in endings.items() if ending is kind) for kind in PurgeOutcome
         }

@@ -23,7 +23,7 @@ from temporalio import activity
 from clients.http import RequestSize
 from clients.modules import ModuleFailure
 from domain.addresses import names
-from domain.addresses.activity_models import ComparisonNameInput, ModuleComparisonCounts
+from domain.addresses.activity_models import ComparisonIdInput, ModuleComparisonCounts
 from domain.addresses.names import WORKBOOK_CONTENT_TYPE
 from domain.addresses.operations import AddressEntry, AddressPage, Module
 from infra import secrets
@@ -267,7 +267,7 @@ def group_close_differences(differences: Iterable[AddressDifference]) -> Iterato
         yield group
 
 
-class DriftActivities:
+class ComparisonActivities:
     """Compares the modules."""
 
     def __init__(self, database: Database, objects: ObjectStore, modules: AddressPageReader) -> None:
@@ -275,8 +275,8 @@ class DriftActivities:
         self._objects = objects
         self._modules = modules
 
-    @activity.defn(name="address_drift")
-    async def write_drift_report(self, params: ComparisonNameInput) -> ModuleComparisonCounts:
+    @activity.defn(name="address_compare")
+    async def compare_modules_and_write_workbook(self, params: ComparisonIdInput) -> ModuleComparisonCounts:
         """Compare all modules, check differences a second time, and write the workbook and its manifest."""
         findings = DriftCountsAndListedDifferences()
         async with send_heartbeats_during_block(lambda: [findings.compared, findings.different]):
@@ -310,32 +310,34 @@ class DriftActivities:
 
     async def _store_workbook_and_manifest(
         self,
-        params: ComparisonNameInput,
+        params: ComparisonIdInput,
         findings: DriftCountsAndListedDifferences,
         known: Sequence[LastWriteAndUnfinishedIds],
     ) -> ModuleComparisonCounts:
         made_at = await self._database.now()
         # Of its own: an attempt that the engine believes lost may go on, and would replace what a manifest describes.
-        key = names.build_comparison_workbook_key(params.report, secrets.create_random_token())
+        key = names.build_comparison_workbook_key(params.comparison_id, secrets.create_random_token())
         report = ModuleComparisonCounts(
-            report=params.report,
+            comparison_id=params.comparison_id,
             made_at=made_at,
             compared=findings.compared,
-            live={module: findings.live[module] for module in Module},
+            uprns_by_module={module: findings.live[module] for module in Module},
             different=findings.different,
-            **{kind.value: findings.kinds[kind] for kind in DifferenceKind},
-            under_way=sum(each.open is not None for each in known),
-            shown=len(findings.shown),
+            **{f"{kind}_differs": findings.kinds[kind] for kind in DifferenceKind},
+            in_workbook=len(findings.shown),
+            with_unfinished_message=sum(each.open is not None for each in known),
             key=key,
         )
-        book = await asyncio.to_thread(render_drift_workbook, report, findings.shown, known)
+        book = await asyncio.to_thread(render_comparison_workbook, report, findings.shown, known)
         await self._objects.put(key, book, content_type=WORKBOOK_CONTENT_TYPE)
         # The manifest comes last: a reader that finds it finds the workbook, too.
-        await self._objects.put(names.build_comparison_manifest_key(params.report), report.model_dump_json().encode())
+        await self._objects.put(
+            names.build_comparison_manifest_key(params.comparison_id), report.model_dump_json().encode()
+        )
         return report
 
 
-def render_drift_workbook(
+def render_comparison_workbook(
     report: ModuleComparisonCounts,
     shown: Sequence[AddressDifference],
     known: Sequence[LastWriteAndUnfinishedIds],
@@ -348,8 +350,8 @@ def render_drift_workbook(
     # isort: split
     import pandas as pd  # noqa: PLC0415 - after PyArrow has looked for it
 
-    figures = report.model_dump(mode="json", exclude={"key", "live"})
-    figures |= {f"live in {module}": count for module, count in report.live.items()}
+    figures = report.model_dump(mode="json", exclude={"key", "uprns_by_module"})
+    figures |= {f"uprns in {module}": count for module, count in report.uprns_by_module.items()}
     addresses = pd.DataFrame(
         [(each.uprn, ", ".join(each.kinds)) for each in shown], columns=["uprn", "differs in"], dtype="object"
     )
@@ -373,7 +375,7 @@ def render_drift_workbook(
     texts = rows[["uprn", "differs in", *_BY_MODULE, *_MESSAGES]].astype("string")
     return render_tables(
         {
-            "drift": pa.table(
+            "comparison": pa.table(
                 {"figure": list(figures), "value": [msgspec.json.encode(value) for value in figures.values()]}
             ),
             "addresses": pa.table(texts.astype("object").where(texts.notna(), None).to_dict("list")),

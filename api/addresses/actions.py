@@ -126,26 +126,26 @@ async def retry_linked_messages(call: Call, path: MessagePath, body: OperatorReq
 
     Two messages are linked if they name a common UPRN, or are linked by others. They are retried in the order of
     receipt, so that none overtakes an earlier one. Of more than 10,000, none is retried: `POST
-    /v1/addresses/messages/retry` retries the oldest first.
+    /v1/addresses/messages:retry` retries the oldest first.
     """
     outcome = await actions.retry_linked_messages(
         call.services.database, path.message_id, ActorWithReason(body.who, body.reason)
     )
-    if outcome.left:
+    if outcome.remaining:
         raise Conflict(
             "too_many_linked_messages",
             f"More than {RETRIED_MAX:,} failed messages are linked to message {path.message_id}; none was retried.",
-            "POST /v1/addresses/messages/retry retries all failed messages, linked or not, the oldest first, at most "
+            "POST /v1/addresses/messages:retry retries all failed messages, linked or not, the oldest first, at most "
             "10,000 a request: narrow it by conditions, or send it again for the rest. Those that wait for a paused "
             "module are among them only with `kind` `paused`.",
         )
     if not outcome.changed:
         raise _build_not_retryable_conflict(await queries.load_message(call, path.message_id))
     call.request.app[CYCLE_TRIGGER].request_cycle()
-    return RetryMessagesResponse(retried=outcome.changed, busy=outcome.busy, left=outcome.left)
+    return RetryMessagesResponse(retried=outcome.changed, busy=outcome.busy, remaining=outcome.remaining)
 
 
-@routes.post("/v1/addresses/messages/retry", access=RouteAccess.ADMIN)
+@routes.post("/v1/addresses/messages:retry", access=RouteAccess.ADMIN)
 async def retry_messages(call: Call, body: FailedMessagesRequest) -> RetryMessagesResponse:
     """Retry all failed messages that match, and return their number."""
     actor = ActorWithReason(body.who, body.reason)
@@ -154,10 +154,10 @@ async def retry_messages(call: Call, body: FailedMessagesRequest) -> RetryMessag
     )
     if outcome.changed:
         call.request.app[CYCLE_TRIGGER].request_cycle()
-    return RetryMessagesResponse(retried=outcome.changed, busy=outcome.busy, left=outcome.left)
+    return RetryMessagesResponse(retried=outcome.changed, busy=outcome.busy, remaining=outcome.remaining)
 
 
-@routes.post("/v1/addresses/messages/skip", access=RouteAccess.ADMIN)
+@routes.post("/v1/addresses/messages:skip", access=RouteAccess.ADMIN)
 async def skip_messages(call: Call, body: FailedMessagesRequest) -> SkipMessagesResponse:
     """Give up all failed messages that match for good, and return their number.
 
@@ -171,10 +171,12 @@ async def skip_messages(call: Call, body: FailedMessagesRequest) -> SkipMessages
     if outcome.changed:
         # Messages that waited for them are due now.
         call.request.app[CYCLE_TRIGGER].request_cycle()
-    return SkipMessagesResponse(skipped=outcome.changed, busy=outcome.busy, touched=outcome.touched, left=outcome.left)
+    return SkipMessagesResponse(
+        skipped=outcome.changed, busy=outcome.busy, touched=outcome.touched, remaining=outcome.remaining
+    )
 
 
-@routes.get("/v1/addresses/messages/failed", access=RouteAccess.ADMIN)
+@routes.get("/v1/addresses/messages:count", access=RouteAccess.ADMIN)
 async def count_failed_messages(call: Call, query: CountFailedQuery) -> CountFailedResponse:
     """Count the failed messages that match: those that would be retried or skipped."""
     found = await actions.count_failed_messages(call.services.database, await _build_message_filter(call, query))
@@ -207,7 +209,7 @@ def _build_not_retryable_conflict(message: MessageResponse) -> Conflict:
     if message.state is MessageState.WAITING:
         return Conflict(
             "message_not_failed",
-            f"Message {message.id} has not been tried yet.",
+            f"Message {message.message_id} has not been tried yet.",
             "The next cycle loads it; if none runs, see GET /v1/addresses/cycle.",
         )
     return _build_done_or_busy_conflict(message)
@@ -232,7 +234,7 @@ def _build_not_skippable_conflict(message: MessageResponse) -> Conflict:
     ]
     return Conflict(
         "message_touched",
-        f"Message {message.id} {' and '.join(facts) or 'supersedes one that a module may have applied'}: "
+        f"Message {message.message_id} {' and '.join(facts) or 'supersedes one that a module may have applied'}: "
         "if it is skipped now, the modules will differ.",
         "Retry it, or send though_touched: true and repair the modules yourself.",
     )
@@ -241,11 +243,13 @@ def _build_not_skippable_conflict(message: MessageResponse) -> Conflict:
 def _build_done_or_busy_conflict(message: MessageResponse) -> Conflict:
     if message.state is MessageState.DONE:
         return Conflict(
-            "message_done", f"Message {message.id} is done.", "Only unfinished messages can be retried or skipped."
+            "message_done",
+            f"Message {message.message_id} is done.",
+            "Only unfinished messages can be retried or skipped.",
         )
     return Conflict(
         "message_being_processed",
-        f"Message {message.id} is being processed now.",
+        f"Message {message.message_id} is being processed now.",
         "Try again when its cycle has ended; GET /v1/addresses/messages/… shows its state.",
     )
 

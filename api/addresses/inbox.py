@@ -133,7 +133,7 @@ class MendMessageRequest(OperatorRequest):
 class QuarantinedMessageSummary(Response):
     """A message that could not be read, in a list."""
 
-    id: int
+    quarantine_id: int
     topic: str
     msg_no: str = Field(description="its number, or a digest if it has none that can be stored")
     reason: str = Field(description="why it could not be read")
@@ -166,7 +166,7 @@ async def list_quarantined_messages(call: Call, query: QuarantineQuery) -> PageR
     )
 
 
-@routes.post("/v1/addresses/quarantine/discard", access=RouteAccess.ADMIN)
+@routes.post("/v1/addresses/quarantine:discard", access=RouteAccess.ADMIN)
 async def discard_quarantined_messages(call: Call, body: DiscardMessagesRequest) -> DiscardMessagesResponse:
     """Delete messages from quarantine, because they were published again or are not needed.
 
@@ -239,7 +239,10 @@ async def _require_quarantined_text(call: Call, quarantine_id: int, max_bytes: i
 
 
 def _build_quarantined_message_summary(row: QuarantinedMessage) -> QuarantinedMessageSummary:
-    return QuarantinedMessageSummary.model_validate(row, from_attributes=True)
+    same = QuarantinedMessageSummary.model_fields.keys() - {"quarantine_id"}
+    return QuarantinedMessageSummary.model_validate(
+        {"quarantine_id": row.id, **{name: getattr(row, name) for name in same}}
+    )
 
 
 def _decode_utf8_or_none(raw: bytes, *, is_whole: bool) -> str | None:

@@ -23,7 +23,7 @@ from stores.addresses import logical_deletes
 from stores.addresses.logical_deletes import LogicalDeleteFilter
 from stores.tables.addresses import LogicalDelete
 from workflows.addresses import handle as addresses_handle
-from workflows.addresses.handle import WorkflowProgress
+from workflows.addresses.handle import WorkflowState
 
 _PURGE_ID: Final = r"^[0-9a-f]{24}$"
 
@@ -78,10 +78,10 @@ class PurgeResponse(Response):
     """The progress of a purge, and the outcome of each address; one in no list was no longer listed."""
 
     purge_id: str
-    progress: WorkflowProgress
+    state: WorkflowState
     purged: list[int] = Field(description="gone from all four modules")
-    busy: list[int] = Field(description="a module has orders in flight")
-    alive: list[int] = Field(description="created again or deleted again meanwhile")
+    in_use: list[int] = Field(description="a module has orders in flight")
+    superseded: list[int] = Field(description="created again or deleted again meanwhile")
     failed: list[int] = Field(description="a module gave no answer, or refused; they may be purged again")
 
     @computed_field(description="the workflow's id in Temporal")  # type: ignore[prop-decorator] # mypy knows no decorated properties
@@ -102,7 +102,7 @@ async def list_logical_deletes(call: Call, query: LogicalDeletesQuery) -> PageRe
     )
 
 
-@routes.post("/v1/addresses/logical-deletes/check", access=RouteAccess.ADMIN, status=HTTPStatus.ACCEPTED)
+@routes.post("/v1/addresses/logical-deletes:check", access=RouteAccess.ADMIN, status=HTTPStatus.ACCEPTED)
 async def start_logical_delete_check(call: Call) -> StartCheckResponse:
     """Ask all modules which addresses they still need, unless a check is running."""
     hours = (await load_effective_settings(call)).check_hours
@@ -111,13 +111,13 @@ async def start_logical_delete_check(call: Call) -> StartCheckResponse:
     return StartCheckResponse(schedule=handle.id)
 
 
-@routes.post("/v1/addresses/logical-deletes/purge", access=RouteAccess.ADMIN, status=HTTPStatus.ACCEPTED)
+@routes.post("/v1/addresses/logical-deletes:purge", access=RouteAccess.ADMIN, status=HTTPStatus.ACCEPTED)
 async def start_purge(call: Call, body: PurgeAddressesRequest) -> PurgeResponse:
     """Remove addresses from all modules, unless a module has orders in flight at that moment."""
     purge_id = secrets.token_hex(12)
     params = PurgeAddressesInput(address_ids=sorted(set(body.address_ids)), who=body.who, reason=body.reason)
     await addresses_handle.start_purge(call.services.engine, purge_id, params)
-    return _build_purge_response(purge_id, WorkflowProgress.RUNNING, AddressIdsByPurgeOutcome())
+    return _build_purge_response(purge_id, WorkflowState.RUNNING, AddressIdsByPurgeOutcome())
 
 
 @routes.get(
@@ -126,24 +126,24 @@ async def start_purge(call: Call, body: PurgeAddressesRequest) -> PurgeResponse:
 async def read_purge(call: Call, path: PurgePath) -> PurgeResponse:
     """Show the outcome of a purge."""
     engine, workflow_id = call.services.engine, names.build_purge_workflow_id(path.purge_id)
-    match await addresses_handle.read_workflow_progress(engine, workflow_id):
+    match await addresses_handle.read_workflow_state(engine, workflow_id):
         case None:
             raise Missing(
                 "not_found",
                 f"There is no purge {path.purge_id}, or the engine no longer has it.",
                 "GET /v1/addresses/logical-deletes?purged=true lists what was removed.",
             )
-        case WorkflowProgress.DONE:
+        case WorkflowState.SUCCEEDED:
             report: AddressIdsByPurgeOutcome = await engine.get_workflow_handle(
                 workflow_id, result_type=AddressIdsByPurgeOutcome
             ).result()
-            return _build_purge_response(path.purge_id, WorkflowProgress.DONE, report)
-        case progress:
-            return _build_purge_response(path.purge_id, progress, AddressIdsByPurgeOutcome())
+            return _build_purge_response(path.purge_id, WorkflowState.SUCCEEDED, report)
+        case state:
+            return _build_purge_response(path.purge_id, state, AddressIdsByPurgeOutcome())
 
 
-def _build_purge_response(purge_id: str, progress: WorkflowProgress, report: AddressIdsByPurgeOutcome) -> PurgeResponse:
-    return PurgeResponse(purge_id=purge_id, progress=progress, **report.model_dump())
+def _build_purge_response(purge_id: str, state: WorkflowState, report: AddressIdsByPurgeOutcome) -> PurgeResponse:
+    return PurgeResponse(purge_id=purge_id, state=state, **report.model_dump())
 
 
 def _build_logical_delete_summary(row: LogicalDelete) -> LogicalDeleteSummary:

@@ -57,7 +57,7 @@ class LastModuleAnswerWithTrace(LastModuleAnswer):
 class MessageSummary(Response):
     """A message in a list."""
 
-    id: int = Field(description="the order of receipt")
+    message_id: int = Field(description="the order of receipt")
     topic: Topic
     msg_no: str
     event_id: str | None
@@ -123,7 +123,7 @@ def build_message_response(
 
 def _build_summary_fields(message: MessageRecord, retries: int, pauses: Mapping[Module, PauseRecord]) -> dict[str, Any]:
     same = (
-        *("id", "topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "retry_times", "created_at"),
+        *("topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "retry_times", "created_at"),
         *("published_at", "changed_at", "next_attempt_at", "archived_at", "cycle_id", "superseded_by", "reason"),
     )
     state = messages.derive_message_state(
@@ -135,6 +135,7 @@ def _build_summary_fields(message: MessageRecord, retries: int, pauses: Mapping[
         is_only_for_paused_modules=message.waits.is_only_for_paused_modules,
     )
     return {
+        "message_id": message.id,
         **{name: getattr(message, name) for name in same},
         "state": state,
         "waits": _build_message_wait(message.waits, pauses),
@@ -160,7 +161,7 @@ class RetryMessagesResponse(Response):
 
     retried: int
     busy: int = Field(description="matching messages left alone, because they are being processed")
-    left: int = Field(description="matching messages beyond the limit: send the same request again")
+    remaining: int = Field(description="matching messages beyond the limit: send the same request again")
 
 
 class SkipMessagesResponse(Response):
@@ -171,7 +172,7 @@ class SkipMessagesResponse(Response):
     touched: int = Field(
         description="matching messages left alone, because a module has applied them, or may have: skip each by itself"
     )
-    left: int = Field(description="matching messages beyond the limit: send the same request again")
+    remaining: int = Field(description="matching messages beyond the limit: send the same request again")
 
 
 class CountFailedResponse(Response):

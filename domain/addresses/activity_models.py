@@ -64,7 +64,7 @@ class CyclePhase(StrEnum):
     LOAD = "load"
     SWAP = "swap"
     WRITE = "createUpdate"
-    WAIT = "waiting swap"
+    WAIT = "waiting_swap"
     DELETE = "delete"
     ARCHIVE = "archive"
     IDLE = "idle"
@@ -208,16 +208,15 @@ class AddressIdsByPurgeOutcome(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     purged: list[int] = []
-    busy: list[int] = []
-    alive: list[int] = []
+    in_use: list[int] = []
+    superseded: list[int] = []
     failed: list[int] = []
 
 
-class ComparisonNameInput(BaseModel):
+class ComparisonIdInput(BaseModel):
     model_config = ConfigDict(frozen=True)
 
-    report: str
-    """The name of the comparison."""
+    comparison_id: str
 
 
 class ModuleComparisonCounts(BaseModel):
@@ -225,17 +224,17 @@ class ModuleComparisonCounts(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    report: str
+    comparison_id: str
     made_at: AwareDatetime
     compared: int
     """UPRNs that at least one module has."""
-    live: dict[Module, int]
+    uprns_by_module: dict[Module, int]
     different: int
-    presence: int
-    address_id: int
-    record: int
-    under_way: int
-    """Differences in the workbook that an unfinished message may explain."""
-    shown: int
+    presence_differs: int
+    address_id_differs: int
+    record_differs: int
+    in_workbook: int
     """Differences in the workbook."""
+    with_unfinished_message: int
+    """Of these: those that an unfinished message may explain."""
     key: str

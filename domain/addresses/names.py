@@ -15,7 +15,7 @@ CYCLE_WORKFLOW = "AddressCycle"
 INTAKE_WORKFLOW = "AddressIntake"
 CHECK_WORKFLOW = "AddressCheck"
 PURGE_WORKFLOW = "AddressPurge"
-DRIFT_WORKFLOW = "AddressDrift"
+COMPARISON_WORKFLOW = "AddressComparison"
 
 SYSTEM: Final = "addresses"
 
@@ -32,7 +32,7 @@ CYCLE_SCHEDULE: Final = "OSS_IM_INFI_SYNC_EVENT"
 """The schedule of cycles; its runs are named after it."""
 CHECK_SCHEDULE: Final = "addresses-check"
 """The schedule that checks logical deletes."""
-DRIFT_PREFIX: Final = "addresses-reports/"
+COMPARISON_PREFIX: Final = "addresses-comparisons/"
 """The prefix of the object keys of comparisons; each is named by the time at which it was requested."""
 
 
@@ -46,16 +46,16 @@ def build_purge_workflow_id(request_id: str) -> str:
     return f"addresses-purge:{request_id}"
 
 
-def build_comparison_workflow_id(report: str) -> str:
+def build_comparison_workflow_id(comparison_id: str) -> str:
     """Return the id of the workflow that compares the modules."""
-    return f"addresses-drift:{report}"
+    return f"addresses-comparison:{comparison_id}"
 
 
-def build_comparison_workbook_key(report: str, attempt: str) -> str:
+def build_comparison_workbook_key(comparison_id: str, attempt: str) -> str:
     """Return the object key of the workbook that an attempt at a comparison writes."""
-    return f"{DRIFT_PREFIX}{report}/{attempt}.xlsx"
+    return f"{COMPARISON_PREFIX}{comparison_id}/{attempt}.xlsx"
 
 
-def build_comparison_manifest_key(report: str) -> str:
+def build_comparison_manifest_key(comparison_id: str) -> str:
     """Return the object key of a comparison's manifest, which is written after the workbook that it names."""
-    return f"{DRIFT_PREFIX}{report}.json"
+    return f"{COMPARISON_PREFIX}{comparison_id}.json"

@@ -233,9 +233,9 @@ class ListedLogicalDelete:
 class PurgeOutcome(StrEnum):
     PURGED = "purged"
     """It is gone from all four modules."""
-    BUSY = "busy"
+    IN_USE = "in_use"
     """A module has orders in flight again."""
-    ALIVE = "alive"
+    SUPERSEDED = "superseded"
     """It was created again, or deleted again: this delete keeps it in no module."""
     FAILED = "failed"
     """A module gave no answer, or refused. It may be purged again."""
@@ -245,10 +245,10 @@ def decide_purge_outcome(results: Mapping[Module, OperationResult]) -> PurgeOutc
     """Combine the answers of all four modules."""
     effects = {result.original_outcome for result in results.values()}
     if OperationOutcome.LOGICAL in effects:
-        return PurgeOutcome.BUSY
+        return PurgeOutcome.IN_USE
     if effects - {OperationOutcome.APPLIED, OperationOutcome.STALE}:
         return PurgeOutcome.FAILED
-    return PurgeOutcome.ALIVE if OperationOutcome.STALE in effects else PurgeOutcome.PURGED
+    return PurgeOutcome.SUPERSEDED if OperationOutcome.STALE in effects else PurgeOutcome.PURGED
 
 
 def list_modules_with_orders_in_flight(results: Mapping[Module, OperationResult]) -> frozenset[Module]:

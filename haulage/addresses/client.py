@@ -46,7 +46,7 @@ class Addresses:
 
         async with Addresses("https://haulage.example.com", admin_key, who="ann") as addresses:
             async for message in addresses.list_messages(state=MessageState.GIVEN_UP):
-                print(message.id, message.waits)
+                print(message.message_id, message.waits)
             await addresses.retry_messages("the module is back")
 
     Args:
@@ -114,7 +114,7 @@ class Addresses:
         # The log before its history: a message that is archived meanwhile is then found in one of them at least.
         lists = [self.list_messages(created_after=since, history=history) for history in (False, True)]
         found = {each.msg_no: each for listed in lists for each in [each async for each in listed]}
-        messages = sorted((found[number] for number in numbers & found.keys()), key=lambda each: each.id)
+        messages = sorted((found[number] for number in numbers & found.keys()), key=lambda each: each.message_id)
         states = Counter(each.state for each in messages)
         quarantined = 0
         async for each in self.list_quarantine():
@@ -185,7 +185,7 @@ class Addresses:
     ) -> RetryCounts:
         """Retry failed messages that match, all without a condition."""
         conditions = _omit_none_values(ids=ids, topic=topic, module=module, kind=kind)
-        return RetryCounts.model_validate(await self._post("messages/retry", reason, conditions))
+        return RetryCounts.model_validate(await self._post("messages:retry", reason, conditions))
 
     async def count_failed(
         self, *, topic: Topic | None = None, module: Module | None = None, kind: WaitKind | None = None
@@ -193,7 +193,7 @@ class Addresses:
         """Count the failed messages that match: those that would be retried or skipped."""
         params = _omit_none_values(topic=topic, module=module, kind=kind)
         return FailedCount.model_validate(
-            await self._transport.request_json("GET", "/v1/addresses/messages/failed", params=params)
+            await self._transport.request_json("GET", "/v1/addresses/messages:count", params=params)
         )
 
     async def skip(self, message_id: int, reason: str, *, though_touched: bool = False) -> MessageDetails:
@@ -216,7 +216,7 @@ class Addresses:
     ) -> SkipCounts:
         """Give up failed messages that match for good, but none that a module has applied, or may have."""
         conditions = _omit_none_values(ids=ids, topic=topic, module=module, kind=kind)
-        return SkipCounts.model_validate(await self._post("messages/skip", reason, conditions))
+        return SkipCounts.model_validate(await self._post("messages:skip", reason, conditions))
 
     async def get_cycle(self) -> CycleScheduleStatus:
         """Return whether cycles run, and how far the current one is."""
@@ -258,7 +258,7 @@ class Addresses:
     async def discard(self, quarantine_ids: Sequence[int], reason: str) -> int:
         """Delete messages from quarantine; return how many there were."""
         body = {"ids": list(quarantine_ids)}
-        discarded: int = (await self._post("quarantine/discard", reason, body, is_repeatable=False))["discarded"]
+        discarded: int = (await self._post("quarantine:discard", reason, body, is_repeatable=False))["discarded"]
         return discarded
 
     async def list_logical_deletes(
@@ -275,15 +275,15 @@ class Addresses:
 
     async def check_logical_deletes(self) -> None:
         """Ask all modules in the background which deleted addresses they still need."""
-        await self._transport.request_json("POST", "/v1/addresses/logical-deletes/check")
+        await self._transport.request_json("POST", "/v1/addresses/logical-deletes:check")
 
     async def purge(self, address_ids: Sequence[int], reason: str) -> PurgeProgressAndResults:
         """Remove addresses from all modules that have no orders in flight of them; return the outcome."""
         body = await self._post(
-            "logical-deletes/purge", reason, {"address_ids": list(address_ids)}, is_repeatable=False
+            "logical-deletes:purge", reason, {"address_ids": list(address_ids)}, is_repeatable=False
         )
         purge = PurgeProgressAndResults.model_validate(body)
-        while purge.progress is PurgeOrComparisonState.RUNNING:
+        while purge.state is PurgeOrComparisonState.RUNNING:
             await asyncio.sleep(FIRST_POLL_SECONDS)
             purge = PurgeProgressAndResults.model_validate(await self._get(f"logical-deletes/purges/{purge.purge_id}"))
         return purge
@@ -291,13 +291,13 @@ class Addresses:
     async def compare(self) -> Comparison:
         """Compare all addresses of the four modules, and return the result once it is there."""
         comparison = Comparison.model_validate(
-            await self._transport.request_json("POST", "/v1/addresses/drift", is_repeatable=False)
+            await self._transport.request_json("POST", "/v1/addresses/comparisons", is_repeatable=False)
         )
         pause = FIRST_POLL_SECONDS
-        while comparison.found is None and comparison.progress is not PurgeOrComparisonState.FAILED:
+        while comparison.found is None and comparison.state is not PurgeOrComparisonState.FAILED:
             await asyncio.sleep(pause)
             pause = min(pause * 1.2, LONGEST_POLL_SECONDS)
-            comparison = Comparison.model_validate(await self._get(f"drift/{comparison.report}"))
+            comparison = Comparison.model_validate(await self._get(f"comparisons/{comparison.comparison_id}"))
         return comparison
 
     async def _get(self, path: str) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from haulage.models import Fault
+
 
 class Topic(StrEnum):
     """Topic of a message."""
@@ -112,7 +114,7 @@ class LastModuleAnswer(BaseModel):
 class MessageWithModuleAnswers(BaseModel):
     """A change message, as of one response."""
 
-    id: int
+    message_id: int
     """The order of receipt."""
     topic: Topic
     msg_no: str
@@ -242,7 +244,7 @@ class RetryCounts(BaseModel):
     retried: int
     busy: int
     """Left alone, because a cycle is processing them."""
-    left: int
+    remaining: int
     """Beyond the limit: send the same request again."""
 
 
@@ -264,14 +266,14 @@ class SkipCounts(BaseModel):
     """Left alone, because a cycle is processing them."""
     touched: int
     """Left alone, because a module has applied them, or may have."""
-    left: int
+    remaining: int
     """Beyond the limit: send the same request again."""
 
 
 class QuarantinedMessage(BaseModel):
     """A message that could not be read."""
 
-    id: int
+    quarantine_id: int
     topic: str
     msg_no: str
     reason: str
@@ -301,10 +303,10 @@ class LogicalDelete(BaseModel):
 
 
 class PurgeOrComparisonState(StrEnum):
-    """Progress of a purge or of a comparison."""
+    """State of a purge or of a comparison."""
 
     RUNNING = "running"
-    DONE = "done"
+    SUCCEEDED = "succeeded"
     FAILED = "failed"
 
 
@@ -312,11 +314,11 @@ class PurgeProgressAndResults(BaseModel):
     """A purge, and the outcome of each address."""
 
     purge_id: str
-    progress: PurgeOrComparisonState
+    state: PurgeOrComparisonState
     purged: Sequence[int] = ()
-    busy: Sequence[int] = ()
+    in_use: Sequence[int] = ()
     """A module has orders in flight."""
-    alive: Sequence[int] = ()
+    superseded: Sequence[int] = ()
     """Created or deleted again meanwhile."""
     failed: Sequence[int] = ()
     """A module gave no answer, or refused: purge them again."""
@@ -328,18 +330,19 @@ class ComparisonCounts(BaseModel):
     made_at: datetime
     compared: int
     """UPRNs that at least one module has."""
-    live: Mapping[Module, int]
+    uprns_by_module: Mapping[Module, int]
     """UPRNs that each module has."""
     different: int
-    presence: int
+    presence_differs: int
     """Of these: only some modules have the UPRN."""
-    address_id: int
+    address_id_differs: int
     """Of these: it has different addresses."""
-    record: int
+    record_differs: int
     """Of these: the records differ."""
-    under_way: int
+    in_workbook: int
+    """Differences in the workbook."""
+    with_unfinished_message: int
     """Of the differences in the workbook: those with an unfinished message."""
-    shown: int
     url: str
     """A link to the workbook, valid for 15 minutes."""
 
@@ -347,10 +350,10 @@ class ComparisonCounts(BaseModel):
 class Comparison(BaseModel):
     """A comparison of the four modules."""
 
-    report: str
-    """Its name: the time at which it was requested."""
-    progress: PurgeOrComparisonState
-    fault: str | None = None
+    comparison_id: str
+    """The time at which it was requested."""
+    state: PurgeOrComparisonState
+    fault: Fault | None = None
     """Why it failed."""
     found: ComparisonCounts | None = None
 

@@ -110,7 +110,7 @@ class BulkRetryOrSkipCounts:
     """Left alone, because a cycle is processing them."""
     touched: int
     """Not skipped, because a module has applied them, or may have."""
-    left: int
+    remaining: int
     """Left for the next call, beyond the limit."""
 
 
@@ -137,7 +137,7 @@ async def retry_linked_messages(
 ) -> BulkRetryOrSkipCounts:
     """Make a failed message due now, with all failed messages that its addresses link to it.
 
-    Of more than the limit, none is; `left` is their number as far as it was counted.
+    Of more than the limit, none is; `remaining` is their number as far as it was counted.
     """
     async with database.connection() as connection:
         row = await connection.fetchrow(_RETRY_CHAIN, message_id, actor.who, actor.reason, limit)
@@ -145,7 +145,7 @@ async def retry_linked_messages(
         raise LookupError("a statement of counts has answered no row")
     left = row["linked"] if row["linked"] > limit else 0
     busy = row["linked"] - row["retried"] - left
-    return BulkRetryOrSkipCounts(changed=row["retried"], busy=busy, touched=0, left=left)
+    return BulkRetryOrSkipCounts(changed=row["retried"], busy=busy, touched=0, remaining=left)
 
 
 async def skip_message(database: Database, message_id: int, actor: ActorWithReason, *, though_touched: bool) -> bool:
@@ -263,7 +263,7 @@ async def _run_bulk_statement(
         raise LookupError("a statement of counts has answered no row")
     left, touched = max(0, row["fitting"] - limit), row["free"] - row["fitting"]
     busy = row["matching"] - row["changed"] - left - touched
-    return BulkRetryOrSkipCounts(changed=row["changed"], busy=busy, touched=touched, left=left)
+    return BulkRetryOrSkipCounts(changed=row["changed"], busy=busy, touched=touched, remaining=left)
 
 
 def _build_skip_reason(actor: ActorWithReason) -> str:

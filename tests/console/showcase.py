@@ -133,8 +133,8 @@ async def furnish(console: Console) -> Showcase:
         Shown("address-message", f"/console/addresses/messages/{addresses.message}", "admin"),
         Shown("logical-deletes", "/console/addresses/logical-deletes", "admin"),
         Shown("purge", f"/console/addresses/logical-deletes/purges/{addresses.purge}", "admin"),
-        Shown("comparisons", "/console/addresses/drift", "admin"),
-        Shown("comparison", f"/console/addresses/drift/{addresses.comparison}", "admin"),
+        Shown("comparisons", "/console/addresses/comparisons", "admin"),
+        Shown("comparison", f"/console/addresses/comparisons/{addresses.comparison}", "admin"),
         Shown("quarantine", "/console/addresses/quarantine", "admin"),
         Shown("quarantined", f"/console/addresses/quarantine/{addresses.unreadable}", "admin"),
         Shown("tasks", "/console/tasks"),
@@ -208,16 +208,16 @@ async def _addresses(console: Console) -> Addresses:
     await operators.store(Topic.SWAP, b'{"uprn": 100010001, "uprn_2": ')
     message = await _log(console)
     signed = {"who": "Ada", "reason": "the land register closed them"}
-    purge = await operators.ask("POST", "logical-deletes/purge", json={**signed, "address_ids": [PURGED]})
-    comparison = await operators.ask("POST", "drift")
+    purge = await operators.ask("POST", "logical-deletes:purge", json={**signed, "address_ids": [PURGED]})
+    comparison = await operators.ask("POST", "comparisons")
 
     async def ended(path: str) -> bool:
-        return str((await operators.ask("GET", path))["progress"]) != "running"
+        return str((await operators.ask("GET", path))["state"]) != "running"
 
-    for path in (f"logical-deletes/purges/{purge['purge_id']}", f"drift/{comparison['report']}"):
+    for path in (f"logical-deletes/purges/{purge['purge_id']}", f"comparisons/{comparison['comparison_id']}"):
         await eventually(partial(ended, path))
-    unreadable = (await operators.ask("GET", "quarantine"))["items"][0]["id"]
-    return Addresses(message, purge["purge_id"], comparison["report"], unreadable)
+    unreadable = (await operators.ask("GET", "quarantine"))["items"][0]["quarantine_id"]
+    return Addresses(message, purge["purge_id"], comparison["comparison_id"], unreadable)
 
 
 async def _log(console: Console) -> int:

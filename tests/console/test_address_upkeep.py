@@ -126,7 +126,7 @@ async def test_logical_deletes_are_checked_and_purged(admin_page: Page, operator
 async def test_modules_are_compared(admin_page: Page, operators: Operators) -> None:
     """The verdict comes by itself, with the workbook to download, and stays in the list."""
     [id_] = await operators.create_given_up(1)
-    await admin_page.goto(f"{BASE_PATH}/drift")
+    await admin_page.goto(f"{BASE_PATH}/comparisons")
     await admin_page.get_by_role("button", name="Compare now").click()
 
     await expect(admin_page.locator(".verdict")).to_contain_text(re.compile("differs? between modules"))

@@ -224,7 +224,7 @@ async def test_many_are_skipped_but_for_those_that_modules_have(admin_page: Page
 
 async def test_a_project_key_is_asked_to_sign_in_as_admin(page: Page) -> None:
     """Whatever page of it they know."""
-    for path in ("", "/messages/1", "/logical-deletes", "/drift", "/quarantine"):
+    for path in ("", "/messages/1", "/logical-deletes", "/comparisons", "/quarantine"):
         await page.goto(BASE_PATH + path)
         await expect(page.locator("main")).to_contain_text("Sign in with the admin key to see them.")
 
@@ -238,7 +238,7 @@ async def test_every_page_fits_a_narrow_screen_in_chinese(
     narrow = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark"}
     async with signed_in(browser, console.address, console.admin_key, troubles, **narrow) as page:
         await page.add_init_script("localStorage.setItem('haulage.language', 'zh')")
-        for path in ("", "/history", f"/messages/{id_}", "/logical-deletes", "/drift", "/quarantine"):
+        for path in ("", "/history", f"/messages/{id_}", "/logical-deletes", "/comparisons", "/quarantine"):
             await page.goto(BASE_PATH + path)
             await expect(page.get_by_role("heading", level=1)).not_to_be_empty()
             await page.wait_for_load_state("networkidle")

@@ -119,8 +119,8 @@ async def push_unreadable(scene: Scene) -> None:
 async def discard_unreadable(scene: Scene) -> None:
     """An operator discards it."""
     listed = await scene.deployment.as_admin("GET", "/v1/addresses/quarantine")
-    ids = [each["id"] for each in listed["items"]]
-    await scene.deployment.as_admin("POST", "/v1/addresses/quarantine/discard", json={"ids": ids, **SIGNED})
+    ids = [each["quarantine_id"] for each in listed["items"]]
+    await scene.deployment.as_admin("POST", "/v1/addresses/quarantine:discard", json={"ids": ids, **SIGNED})
 
 
 async def pause_tasks(scene: Scene) -> None:

@@ -279,7 +279,7 @@ async def plant_in_addresses(walk: Walk) -> None:
 
     await eventually(has_failed)
     [message] = (await walk.keep("addresses", "/v1/addresses/messages", {"uprn": UPRN}))["items"]
-    await walk.keep("a message", f"/v1/addresses/messages/{message['id']}")
+    await walk.keep("a message", f"/v1/addresses/messages/{message['message_id']}")
     await walk.keep("the cycle", "/v1/addresses/cycle")
     await walk.keep("the configuration of addresses", "/v1/addresses/config")
     await walk.keep("the overview", "/v1/overview")

@@ -29,7 +29,7 @@ async def test_an_operator_finds_and_retries_what_a_module_failed(addresses: Ins
         await client.pause("the test ends")
 
     assert (last.unfinished, last.needing_operator) == (0, 1)
-    assert (found.id, found.topic, found.waits and found.waits.module) == (id_, Topic.CREATE_UPDATE, Module.OD)
+    assert (found.message_id, found.topic, found.waits and found.waits.module) == (id_, Topic.CREATE_UPDATE, Module.OD)
     assert (retry.retried, ended.needing_operator) == (1, 0)
     assert (message.state, [action.action for action in message.actions]) == (MessageState.DONE, ["retry"])
     assert comparison.found is not None

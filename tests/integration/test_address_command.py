@@ -77,9 +77,11 @@ async def test_what_is_published_is_followed_into_all_modules(terminal: Terminal
     [found] = json.loads(out)["messages"]
     assert (code, found["uprn_1"], found["waits"]["module"]) == (0, 7, "od"), err
     terminal.addresses.modules.set(OssScenario())
-    code, out, err = await terminal.type("retry", str(found["id"]), "--reason", "OD works again", "--who", "ann")
+    code, out, err = await terminal.type(
+        "retry", str(found["message_id"]), "--reason", "OD works again", "--who", "ann"
+    )
     assert (code, out) == (0, "1 retried, 0 given up\n"), err
-    code, out, err = await terminal.type("show", str(found["id"]))
+    code, out, err = await terminal.type("show", str(found["message_id"]))
 
     assert code == 0, err
     assert ("od: has it" in out, "retry by ann: OD works again" in out) == (True, True)

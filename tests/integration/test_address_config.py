@@ -178,7 +178,7 @@ async def test_retries_that_are_set_decide_when_a_message_is_given_up(installati
     await eventually(given_up)
     assert (await installation.row(id_))["retry_times"] == 1
     listed = await installation.ask("GET", "messages", params={"state": "given_up"})
-    assert [each["id"] for each in listed.body["items"]] == [id_]
+    assert [each["message_id"] for each in listed.body["items"]] == [id_]
     await send(installation, "PUT", retries=5)
     assert (await installation.ask("GET", f"messages/{id_}")).body["state"] != "given_up"
 
@@ -206,10 +206,10 @@ async def test_a_module_may_move(settings: Settings, tmp_path: Path) -> None:
             id_ = await installation.publish(Topic.CREATE_UPDATE, uprn=1, address_id=1, record={"a": 1})
             await installation.resume()
             await installation.wait_until_applied(id_)
-            report = (await installation.ask("POST", "drift")).body["report"]
+            report = (await installation.ask("POST", "comparisons")).body["comparison_id"]
 
             async def find_comparison() -> Any:
-                return (await installation.ask("GET", f"drift/{report}")).body["found"]
+                return (await installation.ask("GET", f"comparisons/{report}")).body["found"]
 
             found = await eventually(find_comparison)
 

@@ -13,7 +13,7 @@ import pytest
 from temporalio.client import Client
 
 from domain.addresses import names
-from domain.addresses.activity_models import CarriedCycleTotals, ComparisonNameInput, ModuleComparisonCounts
+from domain.addresses.activity_models import CarriedCycleTotals, ComparisonIdInput, ModuleComparisonCounts
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from infra.settings import Settings
@@ -104,7 +104,7 @@ async def test_modules_agree_when_all_are_well_again(
             left = await _retry_until_settled(engine, database)
             report: ModuleComparisonCounts = await engine.execute_workflow(
                 ModuleComparison.run,
-                ComparisonNameInput(report="1"),
+                ComparisonIdInput(comparison_id="1"),
                 id=names.build_comparison_workflow_id("1"),
                 task_queue=names.QUEUE,
             )

@@ -1,4 +1,4 @@
-"""The drift report: what modules have differently is found, explained from the log, and written into a workbook."""
+"""The comparison: what modules have differently is found, explained from the log, and written into a workbook."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.addresses import drift
-from activities.addresses.drift import DriftActivities
+from activities.addresses.drift import ComparisonActivities
 from clients.modules import ModuleFailure, ModulesClient
 from domain.addresses import names
-from domain.addresses.activity_models import ComparisonNameInput, ModuleComparisonCounts
+from domain.addresses.activity_models import ComparisonIdInput, ModuleComparisonCounts
 from domain.addresses.operations import AddressPage, Module
 from infra.database import Database
 from infra.objects import ObjectStore
@@ -25,7 +25,7 @@ from tests.support.modules import call_fault, running_modules
 
 pytestmark = pytest.mark.stack
 
-ORDER = ComparisonNameInput(report="20261120T120000Z")
+ORDER = ComparisonIdInput(comparison_id="20261120T120000Z")
 ADDRESSES = 30
 
 
@@ -53,11 +53,11 @@ async def test_modules_that_agree_have_no_drift(database: Database, objects: Obj
     async with running_modules(tmp_path, batch=500) as (_, client):
         await fill(client)
         report: ModuleComparisonCounts = await ActivityEnvironment().run(
-            DriftActivities(database, objects, client).write_drift_report, ORDER
+            ComparisonActivities(database, objects, client).compare_modules_and_write_workbook, ORDER
         )
 
-    assert (report.compared, report.different, report.shown) == (ADDRESSES, 0, 0)
-    assert report.live == dict.fromkeys(Module, ADDRESSES)
+    assert (report.compared, report.different, report.in_workbook) == (ADDRESSES, 0, 0)
+    assert report.uprns_by_module == dict.fromkeys(Module, ADDRESSES)
     assert sheet(await objects.get(report.key), "addresses") == []
 
 
@@ -74,16 +74,20 @@ async def test_each_difference_is_found_and_explained(database: Database, object
         await client.apply_operations(Module.IM, [swap(50, 3, 4)])
 
         report: ModuleComparisonCounts = await ActivityEnvironment().run(
-            DriftActivities(database, objects, client).write_drift_report, ORDER
+            ComparisonActivities(database, objects, client).compare_modules_and_write_workbook, ORDER
         )
 
-    assert (report.different, report.presence, report.address_id, report.record) == (4, 1, 2, 3)
-    assert (report.under_way, report.live[Module.OD], report.compared) == (1, ADDRESSES - 1, ADDRESSES)
-    manifest = await objects.get(names.build_comparison_manifest_key(ORDER.report))
+    assert (report.different, report.presence_differs, report.address_id_differs, report.record_differs) == (4, 1, 2, 3)
+    assert (report.with_unfinished_message, report.uprns_by_module[Module.OD], report.compared) == (
+        1,
+        ADDRESSES - 1,
+        ADDRESSES,
+    )
+    manifest = await objects.get(names.build_comparison_manifest_key(ORDER.comparison_id))
     assert ModuleComparisonCounts.model_validate_json(manifest) == report
     book = await objects.get(report.key)
     rows = {row["uprn"]: row for row in sheet(book, "addresses")}
-    assert {row["figure"]: row["value"] for row in sheet(book, "drift")}["different"] == 4
+    assert {row["figure"]: row["value"] for row in sheet(book, "comparison")}["different"] == 4
     assert [rows[id_]["differs in"] for id_ in sorted(rows)] == [
         "presence",
         "record",
@@ -113,10 +117,10 @@ async def test_what_agrees_at_the_second_look_did_not_differ(
                 return await client.list_addresses(module, after, limit)
 
         report: ModuleComparisonCounts = await ActivityEnvironment().run(
-            DriftActivities(database, objects, Late()).write_drift_report, ORDER
+            ComparisonActivities(database, objects, Late()).compare_modules_and_write_workbook, ORDER
         )
 
-    assert (report.compared, report.different, report.address_id, report.shown) == (ADDRESSES, 0, 0, 0)
+    assert (report.compared, report.different, report.address_id_differs, report.in_workbook) == (ADDRESSES, 0, 0, 0)
 
 
 async def test_more_differences_than_fit_are_counted(
@@ -128,10 +132,10 @@ async def test_more_differences_than_fit_are_counted(
         await fill(client)
         oss.modules["ed"].spoil(range(111, 121))
         report: ModuleComparisonCounts = await ActivityEnvironment().run(
-            DriftActivities(database, objects, client).write_drift_report, ORDER
+            ComparisonActivities(database, objects, client).compare_modules_and_write_workbook, ORDER
         )
 
-    assert (report.different, report.shown, report.record) == (10, 5, 10)
+    assert (report.different, report.in_workbook, report.record_differs) == (10, 5, 10)
     assert [row["uprn"] for row in sheet(await objects.get(report.key), "addresses")] == ["11", "12", "13", "14", "15"]
 
 
@@ -139,6 +143,8 @@ async def test_a_module_that_is_away_makes_no_report(database: Database, objects
     """It would look as if it had lost everything."""
     async with running_modules(tmp_path, call_fault(OssAction.ERROR, modules=frozenset({"od"}))) as (_, client):
         with pytest.raises(ModuleFailure, match="Module od answered GET"):
-            await ActivityEnvironment().run(DriftActivities(database, objects, client).write_drift_report, ORDER)
+            await ActivityEnvironment().run(
+                ComparisonActivities(database, objects, client).compare_modules_and_write_workbook, ORDER
+            )
 
-    assert await objects.list("addresses-reports/") == []
+    assert await objects.list("addresses-comparisons/") == []

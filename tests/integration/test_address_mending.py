@@ -66,7 +66,7 @@ class QuarantineOperator:
     async def list_quarantine(self, **query: str) -> list[int]:
         """The ids of a list."""
         reply = await self.api_client.as_admin("GET", "/v1/addresses/quarantine", params=query)
-        return [each["id"] for each in reply.body["items"]]
+        return [each["quarantine_id"] for each in reply.body["items"]]
 
     async def log(self) -> list[AddressMessage]:
         """What is in the log."""
@@ -97,7 +97,7 @@ async def test_a_mended_message_is_taken_into_the_log(operator: QuarantineOperat
     assert reply.status == 200
     assert (reply.body["payload"], reply.body["state"], reply.body["msg_no"]) == (text, "waiting", f"mended:{id_}")
     [row] = await operator.log()
-    assert (row.id, row.topic, row.uprn_1, row.address_id) == (reply.body["id"], Topic.CREATE_UPDATE, 7, 70)
+    assert (row.id, row.topic, row.uprn_1, row.address_id) == (reply.body["message_id"], Topic.CREATE_UPDATE, 7, 70)
     assert row.published_at
     assert row.published_at.isoformat() == "2026-11-20T12:00:00+00:00"
     [action] = reply.body["actions"]
@@ -134,7 +134,7 @@ async def test_a_late_delivery_of_what_was_mended_changes_nothing(operator: Quar
     again = PublishedMessage(message_id="1", data=b"?", publish_time=PUBLISHED)
     await operator.box.store_messages_or_quarantine_them([DeliveredMessage(Topic.CREATE_UPDATE, again)])
     discarded = await operator.api_client.as_admin(
-        "POST", "/v1/addresses/quarantine/discard", json=SIGNED | {"ids": [id_]}
+        "POST", "/v1/addresses/quarantine:discard", json=SIGNED | {"ids": [id_]}
     )
 
     assert discarded.body == {"discarded": 0}

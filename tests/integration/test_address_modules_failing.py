@@ -39,7 +39,7 @@ async def test_innocents_pay_nothing_for_a_hundred_poisons(settings: Settings, t
         await addresses.resume()
 
         async def is_over() -> bool:
-            counted = await addresses.ask("GET", "messages/failed", params={"state": "given_up"})
+            counted = await addresses.ask("GET", "messages:count", params={"state": "given_up"})
             return bool(counted.body["messages"] == len(POISONED))
 
         await eventually(is_over, timeout=120 * measure_pace())

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.stack
 
 SIGNED = {"who": "ann", "reason": "tidying up"}
 DELETES = "/v1/addresses/logical-deletes"
-DRIFT = "/v1/addresses/drift"
+COMPARISONS = "/v1/addresses/comparisons"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class AddressOperator:
 
         async def end() -> dict[str, Any]:
             body: dict[str, Any] = (await self.get(path)).body
-            return body if body["progress"] != "running" else {}
+            return body if body["state"] != "running" else {}
 
         return await eventually(end)
 
@@ -165,13 +165,13 @@ async def test_logical_deletes_are_listed_checked_and_purged(installation: Addre
     first = await installation.get(DELETES, limit="2")
     rest = await installation.get(DELETES, cursor=first.body["next_cursor"])
 
-    ordered = await installation.post(f"{DELETES}/check")
+    ordered = await installation.post(f"{DELETES}:check")
 
     async def list_removable() -> list[int]:
         return [each["address_id"] for each in (await installation.get(DELETES, removable="true")).body["items"]]
 
     removable = await eventually(list_removable)
-    purge = await installation.post(f"{DELETES}/purge", address_ids=[1, 2, 4711], **SIGNED)
+    purge = await installation.post(f"{DELETES}:purge", address_ids=[1, 2, 4711], **SIGNED)
     report = await installation.wait_for_end(f"{DELETES}/purges/{purge.body['purge_id']}")
     left = [each["address_id"] for each in (await installation.get(DELETES)).body["items"]]
     gone = (await installation.get(DELETES, purged="true")).body["items"]
@@ -180,8 +180,8 @@ async def test_logical_deletes_are_listed_checked_and_purged(installation: Addre
     assert sorted(each["address_id"] for each in (*first.body["items"], *rest.body["items"])) == [1, 2, 3]
     assert ordered.status == 202
     assert sorted(removable) == [1, 3]
-    assert (purge.status, purge.body["progress"]) == (202, "running")
-    assert (report["progress"], report["purged"], report["busy"]) == ("done", [1], [2])
+    assert (purge.status, purge.body["state"]) == (202, "running")
+    assert (report["state"], report["purged"], report["in_use"]) == ("succeeded", [1], [2])
     assert sorted(left) == [2, 3]
     assert [each["address_id"] for each in gone] == [1]
     assert [each["needed_by"] for each in (await installation.get(DELETES, uprn="102")).body["items"]] == [["od"]]
@@ -193,20 +193,21 @@ async def test_modules_are_compared_and_the_workbook_is_linked(installation: Add
         for module in (Module.ED, Module.IM, Module.WFM):
             await client.apply_operations(module, [upsert(1, 7, 1)])
 
-    ordered = await installation.post(DRIFT)
-    report = await installation.wait_for_end(f"{DRIFT}/{ordered.body['report']}")
+    ordered = await installation.post(COMPARISONS)
+    report = await installation.wait_for_end(f"{COMPARISONS}/{ordered.body['comparison_id']}")
     async with aiohttp.ClientSession() as session, session.get(report["found"]["url"]) as answer:
         book = pd.read_excel(io.BytesIO(await answer.read()), sheet_name="addresses", dtype=str, engine="openpyxl")
 
-    [one] = (await installation.get(DRIFT)).body["items"]
+    [one] = (await installation.get(COMPARISONS)).body["items"]
 
-    assert (one["report"], one["progress"], one["compared"], one["different"]) == (report["report"], "done", 1, 1)
-    assert re.sub("[-:]", "", one["ordered_at"]) == report["report"]
-    assert (ordered.status, ordered.body["progress"], report["progress"]) == (202, "running", "done")
+    assert (one["comparison_id"], one["state"]) == (report["comparison_id"], "succeeded")
+    assert (one["compared"], one["different"]) == (1, 1)
+    assert re.sub("[-:]", "", one["requested_at"]) == report["comparison_id"]
+    assert (ordered.status, ordered.body["state"], report["state"]) == (202, "running", "succeeded")
     assert (
         report["found"]["compared"],
         report["found"]["different"],
-        report["found"]["presence"],
+        report["found"]["presence_differs"],
     ) == (1, 1, 1)
     assert list(book["uprn"]) == ["7"]
 
@@ -214,33 +215,39 @@ async def test_modules_are_compared_and_the_workbook_is_linked(installation: Add
 async def test_a_comparison_that_ended_without_a_report_says_why(settings: Settings) -> None:
     """Here an operator has terminated it."""
     async with running_api(settings) as api_client:
-        report = (await api_client.as_admin("POST", DRIFT)).body["report"]
-        running = await api_client.as_admin("GET", f"{DRIFT}/{report}")
+        report = (await api_client.as_admin("POST", COMPARISONS)).body["comparison_id"]
+        running = await api_client.as_admin("GET", f"{COMPARISONS}/{report}")
         await (
             (await temporal.connect())
             .get_workflow_handle(names.build_comparison_workflow_id(report))
             .terminate(reason="too busy today")
         )
 
-        failed = await api_client.as_admin("GET", f"{DRIFT}/{report}")
+        failed = await api_client.as_admin("GET", f"{COMPARISONS}/{report}")
 
         async def list_comparisons() -> list[Any]:
-            listed = (await api_client.as_admin("GET", DRIFT)).body["items"]
-            return [(each["report"], each["progress"], each["different"]) for each in listed]
+            listed = (await api_client.as_admin("GET", COMPARISONS)).body["items"]
+            return [(each["comparison_id"], each["state"], each["different"]) for each in listed]
 
         # The engine finds workflows a moment after they began.
         assert await eventually(list_comparisons) == [(report, "failed", None)]
 
-    assert running.body["progress"] == "running"
-    assert (failed.body["progress"], failed.body["fault"], failed.body["found"]) == ("failed", "too busy today", None)
+    assert running.body["state"] == "running"
+    assert (failed.body["state"], failed.body["found"]) == ("failed", None)
+    assert failed.body["fault"] == {
+        "code": "comparison_ended",
+        "message": "The workflow of the comparison was ended in Temporal before it was done: too busy today.",
+        "hint": "Compare the modules again.",
+        "retryable": False,
+    }
 
 
 async def test_what_nobody_ordered_is_not_there(installation: AddressOperator) -> None:
     """Neither a purge nor a comparison."""
     replies = [
         await installation.get(f"{DELETES}/purges/{'0' * 24}"),
-        await installation.get(f"{DRIFT}/20200101T000000Z"),
-        await installation.get(f"{DRIFT}/yesterday"),
+        await installation.get(f"{COMPARISONS}/20200101T000000Z"),
+        await installation.get(f"{COMPARISONS}/yesterday"),
     ]
     assert {(reply.status, reply.code) for reply in replies} == {(404, "not_found")}
 

@@ -59,7 +59,7 @@ async def test_a_message_waits_for_a_paused_module_and_is_applied_once_it_is_res
 
     shown = await eventually(read_waiting)
     assert shown is not None
-    failed = (await addresses.ask("GET", "messages/failed")).body
+    failed = (await addresses.ask("GET", "messages:count")).body
     listed = (await addresses.ask("GET", "messages", params={"state": "waiting", "kind": "paused"})).body["items"]
     figures = (await addresses.ask("GET", "figures")).body["messages"]
     overview = await eventually(lambda: _read_overview_with_pause(addresses))
@@ -73,7 +73,7 @@ async def test_a_message_waits_for_a_paused_module_and_is_applied_once_it_is_res
     assert (shown["state"], shown["waits"]["kind"], shown["acks"]["im"]["ack"]) == ("waiting", "paused", None)
     [pause] = shown["waits"]["paused"]
     assert {name: pause[name] for name in ("of", "module", *SIGNED)} == {"of": "module", "module": "im", **SIGNED}
-    assert [each["id"] for each in listed] == [message]
+    assert [each["message_id"] for each in listed] == [message]
     assert failed == {"messages": 0, "touched": 0, "busy": 0}
     assert {each["state"]: each["messages"] for each in figures if each["messages"]} == {"waiting": 1}
     assert sum(count for each in figures for count in each["failed_in"].values()) == 0

@@ -284,7 +284,7 @@ async def test_a_chain_is_tried_again_by_one_action(world: CycleHarness) -> None
     changed = await actions.retry_linked_messages(world.database, rows["u"]["id"], BY)
 
     rows = await load_by_number(world)
-    assert (changed.changed, changed.busy, changed.left) == (3, 0, 0)
+    assert (changed.changed, changed.busy, changed.remaining) == (3, 0, 0)
     assert [rows[each]["retry_times"] for each in ("s", "t", "u", "other")] == [0, 0, 0, retries]
     noted = await world.fetch("SELECT who, action, log_id, reason FROM addr_audit ORDER BY log_id")
     assert [tuple(row) for row in noted] == [("ann", "retry", rows[each]["id"], BY.reason) for each in ("s", "t", "u")]
@@ -303,13 +303,13 @@ async def test_a_chain_that_is_too_long_is_retried_by_age(world: CycleHarness) -
 
     refused = await actions.retry_linked_messages(world.database, last, BY, limit=2)
 
-    assert (refused.changed, refused.busy, refused.left) == (0, 0, 3)
+    assert (refused.changed, refused.busy, refused.remaining) == (0, 0, 3)
     rows = await load_by_number(world)
     assert {rows[each]["retry_times"] for each in ("s", "t", "u")} == {9}
     assert await world.fetch("SELECT FROM addr_audit") == []
     for left in (1, 0):
         part = await actions.retry_messages(world.database, MessageSearchConditions(), 2, BY)
-        assert (part.changed, part.left) == (1 + left, left)
+        assert (part.changed, part.remaining) == (1 + left, left)
         await settle(world)
     rows = await load_by_number(world)
     assert {rows[each]["proc_flag"] for each in ("s", "t", "u")} == {"Y"}

@@ -197,9 +197,9 @@ async def test_a_message_is_followed_from_its_failure_to_its_end(settings: Setti
         await world.cycle()
 
         signed = {"who": "ann", "reason": "the side is there"}
-        retried = await api_client.as_admin("POST", f"{PATH}/{waits['id']}/retry", json=signed)
+        retried = await api_client.as_admin("POST", f"{PATH}/{waits['message_id']}/retry", json=signed)
         await world.cycle()
-        done = (await browser.get(f"{PATH}/{waits['id']}")).body
+        done = (await browser.get(f"{PATH}/{waits['message_id']}")).body
     await world.database.close()
 
     assert (waits["waits"]["kind"], waits["waits"]["uprn"], waits["retry_times"]) == ("missing", 2, 2)
@@ -307,7 +307,7 @@ async def test_what_could_not_be_read_is_listed_and_shown(browser: MessageBrowse
     first = await browser.get(path, limit="2")
     rest = await browser.get(path, cursor=first.body["next_cursor"])
     [binary, _] = reversed((await browser.get(path, topic=Topic.DELETE)).body["items"])
-    shown = [await browser.get(f"{path}/{each['id']}") for each in (rest.body["items"][0], binary)]
+    shown = [await browser.get(f"{path}/{each['quarantine_id']}") for each in (rest.body["items"][0], binary)]
 
     assert [each["msg_no"] for each in first.body["items"]] == ["3", "2"]
     assert [(each.body["text"], base64.b64decode(each.body["raw"])) for each in shown] == [("{", b"{"), (None, b"\xff")]

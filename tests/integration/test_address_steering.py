@@ -75,7 +75,7 @@ class OperatorApi:
 
     async def count(self, **query: str) -> Reply:
         """Ask how many would be retried or skipped."""
-        return await self.api_client.as_admin("GET", "/v1/addresses/messages/failed", params=query)
+        return await self.api_client.as_admin("GET", "/v1/addresses/messages:count", params=query)
 
 
 @pytest.fixture
@@ -151,9 +151,9 @@ async def test_many_are_retried_without_waiting_for_a_cycle(operator: OperatorAp
     async with operator.database.connection() as cycle, cycle.transaction():
         await cycle.execute("SELECT FROM im_infi_addr_sync_log WHERE id = $1 FOR NO KEY UPDATE", locked)
 
-        reply = await operator.post("messages/retry", topic=Topic.SWAP)
+        reply = await operator.post("messages:retry", topic=Topic.SWAP)
 
-    assert reply.body == {"retried": 3, "busy": 2, "left": 0}
+    assert reply.body == {"retried": 3, "busy": 2, "remaining": 0}
     assert [entry[:3] for entry in await operator.audit()] == [("ann", "retry", id_) for id_ in free]
     assert {(await operator.row(id_))["retry_times"] for id_ in free} == {0}
 
@@ -162,9 +162,9 @@ async def test_repeating_a_retry_of_many_comes_to_an_end(operator: OperatorApi) 
     """Each time the oldest; those that were retried before do not match again."""
     ids = [await operator.add(Topic.DELETE) for _ in range(5)]
 
-    replies = [(await operator.post("messages/retry", limit=2)).body for _ in range(4)]
+    replies = [(await operator.post("messages:retry", limit=2)).body for _ in range(4)]
 
-    assert [(each["retried"], each["left"]) for each in replies] == [(2, 3), (2, 1), (1, 0), (0, 0)]
+    assert [(each["retried"], each["remaining"]) for each in replies] == [(2, 3), (2, 1), (1, 0), (0, 0)]
     assert [entry[2] for entry in await operator.audit()] == ids
 
 
@@ -195,8 +195,8 @@ async def test_many_are_chosen_by_a_filter(operator: OperatorApi) -> None:
     for filter_, count in FILTERS:
         counted = await operator.count(**filter_)
         assert (counted.status, counted.body["messages"], counted.body["busy"]) == (200, count, 0), filter_
-        reply = await operator.post("messages/retry", **filter_)
-        assert (reply.status, reply.body) == (200, {"retried": count, "busy": 0, "left": 0}), filter_
+        reply = await operator.post("messages:retry", **filter_)
+        assert (reply.status, reply.body) == (200, {"retried": count, "busy": 0, "remaining": 0}), filter_
         async with operator.database.connection() as connection:
             await connection.execute("UPDATE im_infi_addr_sync_log SET retry_times = 2 - (id = $1)::int", young)
 
@@ -206,9 +206,9 @@ async def test_many_are_chosen_by_their_ids(operator: OperatorApi) -> None:
     ids = [await operator.add() for _ in range(3)]
     taken, waiting = await operator.add(proc_flag="P"), await operator.add(proc_flag=None, retry_times=0)
 
-    reply = await operator.post("messages/retry", ids=[*ids[:2], taken, waiting, 4711])
+    reply = await operator.post("messages:retry", ids=[*ids[:2], taken, waiting, 4711])
 
-    assert reply.body == {"retried": 2, "busy": 1, "left": 0}
+    assert reply.body == {"retried": 2, "busy": 1, "remaining": 0}
     assert [(await operator.row(id_))["retry_times"] for id_ in ids] == [0, 0, 2]
 
 
@@ -220,12 +220,12 @@ async def test_many_are_skipped_unless_a_module_has_them(operator: OperatorApi) 
     waiting = await operator.add(proc_flag=None, retry_times=0)
 
     counted = await operator.count()
-    first = await operator.post("messages/skip", reason="all of it was a test", limit=2)
-    rest = await operator.post("messages/skip", reason="all of it was a test")
+    first = await operator.post("messages:skip", reason="all of it was a test", limit=2)
+    rest = await operator.post("messages:skip", reason="all of it was a test")
 
     assert counted.body == {"messages": 4, "touched": 1, "busy": 1}
-    assert first.body == {"skipped": 2, "busy": 1, "touched": 1, "left": 1}
-    assert rest.body == {"skipped": 1, "busy": 1, "touched": 1, "left": 0}
+    assert first.body == {"skipped": 2, "busy": 1, "touched": 1, "remaining": 1}
+    assert rest.body == {"skipped": 1, "busy": 1, "touched": 1, "remaining": 0}
     assert sorted(await operator.audit()) == [("ann", "skip", id_, "all of it was a test") for id_ in failed]
     rows = [await operator.row(id_) for id_ in (*failed, touched, waiting)]
     assert [row["proc_flag"] for row in rows] == ["Y", "Y", "Y", "N", None]
@@ -236,8 +236,8 @@ async def test_what_has_not_been_tried_is_skipped_by_its_id_only(operator: Opera
     """A filter means what has failed; who names a message means it."""
     waiting = [await operator.add(proc_flag=None, retry_times=0) for _ in range(2)]
 
-    by_filter = await operator.post("messages/skip")
-    by_id = await operator.post("messages/skip", ids=waiting[:1])
+    by_filter = await operator.post("messages:skip")
+    by_id = await operator.post("messages:skip", ids=waiting[:1])
 
     assert (by_filter.body["skipped"], by_id.body["skipped"]) == (0, 1)
     assert [(await operator.row(id_))["proc_flag"] for id_ in waiting] == ["Y", None]
@@ -291,11 +291,11 @@ async def test_what_is_mended_leaves_the_quarantine(operator: OperatorApi) -> No
         session.add_all(unreadable)
     first, second, third = [each.id for each in unreadable]
 
-    replies = [await operator.post("quarantine/discard", ids=ids) for ids in ([first, third], [third, 4711])]
+    replies = [await operator.post("quarantine:discard", ids=ids) for ids in ([first, third], [third, 4711])]
 
     left = await operator.api_client.as_admin("GET", "/v1/addresses/quarantine")
     assert [reply.body["discarded"] for reply in replies] == [2, 0]
-    assert [each["id"] for each in left.body["items"]] == [second]
+    assert [each["quarantine_id"] for each in left.body["items"]] == [second]
     said = [f"{SIGNED['reason']} ({Topic.DELETE}, message {number})" for number in ("1", "3")]
     assert sorted(await operator.audit()) == [("ann", "discard", None, each) for each in said]
 
@@ -303,8 +303,8 @@ async def test_what_is_mended_leaves_the_quarantine(operator: OperatorApi) -> No
 async def test_nobody_acts_without_a_name_and_a_reason(operator: OperatorApi) -> None:
     """Operators share one key, so that the audit needs both."""
     bodies = [{"who": "ann"}, {"reason": "because"}, {"who": "ann", "reason": ""}, {"who": " ", "reason": "because"}]
-    paths = ["messages/1/retry", "messages/retry", "messages/1/skip", "messages/skip", "cycle/pause", "cycle/resume"]
-    paths.append("quarantine/discard")
+    paths = ["messages/1/retry", "messages:retry", "messages/1/skip", "messages:skip", "cycle/pause", "cycle/resume"]
+    paths.append("quarantine:discard")
 
     replies = [
         await operator.api_client.as_admin("POST", f"/v1/addresses/{path}", json=body)
@@ -369,7 +369,7 @@ async def test_a_chain_is_retried_through_the_api(operator: OperatorApi, monkeyp
 
     reply = await operator.post(f"messages/{first}/retry-chain")
 
-    assert (reply.status, reply.body) == (200, {"retried": 2, "busy": 1, "left": 0})
+    assert (reply.status, reply.body) == (200, {"retried": 2, "busy": 1, "remaining": 0})
     assert [(await operator.row(id_))["retry_times"] for id_ in (first, second, taken)] == [0, 0, 2]
     assert sorted(await operator.audit()) == [("ann", "retry", id_, SIGNED["reason"]) for id_ in (first, second)]
     assert (await operator.post("messages/987654/retry-chain")).code == "not_found"

@@ -13,7 +13,7 @@ from temporalio.client import Client
 from domain.addresses import names
 from domain.addresses.activity_models import (
     AddressIdsByPurgeOutcome,
-    ComparisonNameInput,
+    ComparisonIdInput,
     ModuleComparisonCounts,
     PurgeAddressesInput,
 )
@@ -74,7 +74,7 @@ async def test_a_purge_and_a_comparison_are_ordered(settings: Settings, database
         )
         report: ModuleComparisonCounts = await engine.execute_workflow(
             ModuleComparison.run,
-            ComparisonNameInput(report="1"),
+            ComparisonIdInput(comparison_id="1"),
             id=names.build_comparison_workflow_id("1"),
             task_queue=names.QUEUE,
         )

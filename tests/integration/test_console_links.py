@@ -117,12 +117,14 @@ async def test_what_operators_start_leads_back(api_client: ApiClient, receiver: 
 
     assert await details(engine, await eventually(cycle)) == build_link("/orders/platforms/shop-1")
     named = {"address_ids": [7], "who": "me", "reason": "why not"}
-    purge = (await api_client.as_admin("POST", "/v1/addresses/logical-deletes/purge", json=named)).body
+    purge = (await api_client.as_admin("POST", "/v1/addresses/logical-deletes:purge", json=named)).body
     assert await details(engine, purge["workflow_id"]) == build_link(
         f"/addresses/logical-deletes/purges/{purge['purge_id']}"
     )
-    drift = (await api_client.as_admin("POST", "/v1/addresses/drift")).body
-    assert await details(engine, drift["workflow_id"]) == build_link(f"/addresses/drift/{drift['report']}")
+    comparison = (await api_client.as_admin("POST", "/v1/addresses/comparisons")).body
+    assert await details(engine, comparison["workflow_id"]) == build_link(
+        f"/addresses/comparisons/{comparison['comparison_id']}"
+    )
 
 
 @pytest.mark.long

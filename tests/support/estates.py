@@ -45,7 +45,7 @@ IDS_OF_NOTHING: Final[Mapping[str, str]] = {
     "message_id": "999999",
     "quarantine_id": "999999",
     "purge_id": "0" * 24,
-    "report": "20200101T000000Z",
+    "comparison_id": "20200101T000000Z",
 }
 """An id of each kind that a path can name, in its form, of something that does not exist."""
 
@@ -86,7 +86,7 @@ class Estate:
     quarantine_id: str
     address_id: int
     purge_id: str
-    report: str
+    comparison_id: str
 
     def path(self, route: Route) -> str:
         """The address of what this project owns."""
@@ -135,8 +135,8 @@ class Builder:
         mark = await self._ask("GET", f"/v1/orders/mark?platform={PLATFORM}")
         message_id, quarantine_id = await self._addresses()
         address = {"address_ids": [7], "who": MARK, "reason": MARK}
-        purge = await self._operate("/v1/addresses/logical-deletes/purge", address)
-        drift = await self._operate("/v1/addresses/drift")
+        purge = await self._operate("/v1/addresses/logical-deletes:purge", address)
+        comparison = await self._operate("/v1/addresses/comparisons")
         await self._operate(f"/v1/platforms/{PLATFORM}/reports", {"day": "2026-01-01"})
         return Estate(
             project_id=self.project_id,
@@ -160,7 +160,7 @@ class Builder:
             quarantine_id=quarantine_id,
             address_id=7,
             purge_id=purge["purge_id"],
-            report=drift["report"],
+            comparison_id=comparison["comparison_id"],
         )
 
     async def _ask(self, method: str, path: str, status: int = 200, body: Any = None) -> dict[str, Any]:

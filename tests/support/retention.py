@@ -84,9 +84,9 @@ RETENTIONS: Final = (
     ),
     Kept(
         "reports of orders and of addresses",
-        ("orders-reports/", "addresses-reports/"),
+        ("orders-reports/", "addresses-comparisons/"),
         fixed="for ever; a report of orders of the same name replaces it. A comparison has a workbook of each attempt "
-        "in `addresses-reports/NAME/`: when it has ended, all but the one in `NAME.json` may be deleted",
+        "in `addresses-comparisons/NAME/`: when it has ended, all but the one in `NAME.json` may be deleted",
     ),
     Kept(
         "unfinished messages of addresses", ("im_infi_addr_sync_log",), fixed="until they are done: cycles archive them"

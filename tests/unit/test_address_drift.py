@@ -22,9 +22,9 @@ from activities.addresses.drift import (
     digest_record,
     find_difference,
 )
-from api.addresses import drift as drift_api
+from api.addresses import comparisons
 from clients.modules import ModuleFailure
-from domain.addresses.activity_models import ComparisonNameInput
+from domain.addresses.activity_models import ComparisonIdInput
 from domain.addresses.operations import AddressEntry, AddressPage, Module
 
 LIVE = AddressIdAndRecordDigest(1, "a")
@@ -223,21 +223,24 @@ async def test_a_workbook_of_another_attempt_is_not_replaced(monkeypatch: pytest
     monkeypatch.setattr(
         "activities.addresses.drift.search.find_latest_message_ids_of_uprns", AsyncMock(return_value=[])
     )
-    attempts = drift.DriftActivities(database, objects, Books({module: {} for module in Module}))
+    attempts = drift.ComparisonActivities(database, objects, Books({module: {} for module in Module}))
     first, second = [
-        await ActivityEnvironment().run(attempts.write_drift_report, ComparisonNameInput(report="r")) for _ in range(2)
+        await ActivityEnvironment().run(
+            attempts.compare_modules_and_write_workbook, ComparisonIdInput(comparison_id="r")
+        )
+        for _ in range(2)
     ]
 
     written = [call.args[0] for call in objects.put.await_args_list]
-    assert written == [first.key, "addresses-reports/r.json", second.key, "addresses-reports/r.json"]
+    assert written == [first.key, "addresses-comparisons/r.json", second.key, "addresses-comparisons/r.json"]
     assert first.key != second.key
 
 
 async def test_a_manifest_of_another_name_does_not_break_the_list() -> None:
     """Earlier code wrote it into the folder of the comparison."""
-    listed = [MagicMock(key=f"addresses-reports/{name}") for name in ("20261119T134600Z/manifest.json", "a.json")]
+    listed = [MagicMock(key=f"addresses-comparisons/{name}") for name in ("20261119T134600Z/manifest.json", "a.json")]
     call = MagicMock()
     call.services.objects.list = AsyncMock(return_value=listed)
     call.services.engine.list_workflows.return_value.__aiter__.return_value = []
 
-    assert (await drift_api.list_comparisons(call)).items == []
+    assert (await comparisons.list_comparisons(call)).items == []

@@ -68,11 +68,11 @@ def test_a_purge_names_the_delete_that_it_follows() -> None:
         ([OperationOutcome.APPLIED] * 4, PurgeOutcome.PURGED),
         (
             [OperationOutcome.APPLIED, OperationOutcome.LOGICAL, OperationOutcome.APPLIED, OperationOutcome.FAILED],
-            PurgeOutcome.BUSY,
+            PurgeOutcome.IN_USE,
         ),
         (
             [OperationOutcome.APPLIED, OperationOutcome.STALE, OperationOutcome.LOGICAL, OperationOutcome.FAILED],
-            PurgeOutcome.BUSY,
+            PurgeOutcome.IN_USE,
         ),
         (
             [OperationOutcome.APPLIED, OperationOutcome.STALE, OperationOutcome.APPLIED, OperationOutcome.FAILED],
@@ -80,7 +80,7 @@ def test_a_purge_names_the_delete_that_it_follows() -> None:
         ),
         (
             [OperationOutcome.APPLIED, OperationOutcome.STALE, OperationOutcome.APPLIED, OperationOutcome.STALE],
-            PurgeOutcome.ALIVE,
+            PurgeOutcome.SUPERSEDED,
         ),
         (
             [OperationOutcome.APPLIED, OperationOutcome.APPLIED, OperationOutcome.APPLIED, OperationOutcome.FAILED],

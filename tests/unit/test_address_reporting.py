@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import openpyxl
 
 from activities.addresses import drift
-from activities.addresses.drift import AddressIdAndRecordDigest, Fingerprints, render_drift_workbook
+from activities.addresses.drift import AddressIdAndRecordDigest, Fingerprints, render_comparison_workbook
 from domain.addresses.activity_models import ModuleComparisonCounts
 from domain.addresses.operations import Module
 from stores.addresses.search import LastWriteAndUnfinishedIds
@@ -19,16 +19,16 @@ LIVE = AddressIdAndRecordDigest(2**53 + 1, "ab" * 32)
 def build_report(shown: int) -> ModuleComparisonCounts:
     """A report with this number of differences."""
     return ModuleComparisonCounts(
-        report="20260301T120000",
+        comparison_id="20260301T120000Z",
         made_at=datetime(2026, 3, 1, 12, tzinfo=UTC),
         compared=9,
-        live=dict.fromkeys(Module, 8),
+        uprns_by_module=dict.fromkeys(Module, 8),
         different=shown,
-        presence=shown,
-        address_id=0,
-        record=0,
-        under_way=0,
-        shown=shown,
+        presence_differs=shown,
+        address_id_differs=0,
+        record_differs=0,
+        in_workbook=shown,
+        with_unfinished_message=0,
         key="k",
     )
 
@@ -47,7 +47,7 @@ def test_addresses_that_differ_have_a_column_for_each_module() -> None:
 
     book = openpyxl.load_workbook(
         io.BytesIO(
-            render_drift_workbook(
+            render_comparison_workbook(
                 build_report(2),
                 shown,
                 [LastWriteAndUnfinishedIds(11, None), LastWriteAndUnfinishedIds(None, 12)],
@@ -69,10 +69,10 @@ def test_addresses_that_differ_have_a_column_for_each_module() -> None:
 
 def test_a_comparison_without_a_difference_has_its_figures_and_heads() -> None:
     """Figures are numbers."""
-    book = openpyxl.load_workbook(io.BytesIO(render_drift_workbook(build_report(0), [], [])))
+    book = openpyxl.load_workbook(io.BytesIO(render_comparison_workbook(build_report(0), [], [])))
 
-    figures = dict(book["drift"].iter_rows(min_row=2, values_only=True))
-    assert (figures["compared"], figures["different"], figures["live in im"]) == (9, 0, 8)
+    figures = dict(book["comparison"].iter_rows(min_row=2, values_only=True))
+    assert (figures["compared"], figures["different"], figures["uprns in im"]) == (9, 0, 8)
     assert figures["made_at"] == "2026-03-01T12:00:00Z"
     assert book["addresses"].max_row == 1
     assert book["addresses"]["A1"].value == "uprn"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from api.addresses import drift, inbox, logical_deletes, responses
+from api.addresses import comparisons, inbox, logical_deletes, responses
 from domain.addresses import messages, operations, ordering
 from haulage import RequestRefused
 from haulage.addresses import (
@@ -40,7 +40,7 @@ from tests.support.api_peer import ApiPeer, problem, running_api_peer
 from workflows.addresses import handle
 
 MESSAGE = {
-    "id": 7,
+    "message_id": 7,
     "topic": "deleteInfinityAddress",
     "msg_no": "4711",
     "uprn_1": 12,
@@ -51,7 +51,11 @@ MESSAGE = {
     "added_later": 1,
 }
 COUNTS: dict[str, Any] = {"topic": "deleteInfinityAddress", "oldest_at": None, "failed_in": {}}
-COMPARISON = {"report": "20261124T100000Z", "progress": "running", "fault": None, "found": None}
+COMPARED = (
+    *("compared", "different", "presence_differs", "address_id_differs", "record_differs"),
+    *("in_workbook", "with_unfinished_message"),
+)
+COMPARISON = {"comparison_id": "20261124T100000Z", "state": "running", "fault": None, "found": None}
 
 
 @pytest.fixture
@@ -87,11 +91,11 @@ async def test_figures_are_watched_until_cycles_have_nothing_to_do(peer: ApiPeer
 async def test_messages_are_listed_page_by_page(peer: ApiPeer, addresses: Addresses) -> None:
     """With the filter on every page."""
     peer.says(200, {"items": [MESSAGE], "next_cursor": "a"})
-    peer.says(200, {"items": [MESSAGE | {"id": 6}], "next_cursor": None})
+    peer.says(200, {"items": [MESSAGE | {"message_id": 6}], "next_cursor": None})
 
     found = [each async for each in addresses.list_messages(uprn=12, state=MessageState.GIVEN_UP)]
 
-    assert [(each.id, each.acks[Module.ED].ack) for each in found] == [(7, "Y"), (6, "Y")]
+    assert [(each.message_id, each.acks[Module.ED].ack) for each in found] == [(7, "Y"), (6, "Y")]
     expected = {"uprn": "12", "state": "given_up", "history": "false", "limit": "200"}
     assert [seen.query for seen in peer.seen] == [expected, expected | {"cursor": "a"}]
 
@@ -102,15 +106,15 @@ async def test_messages_are_listed_page_by_page(peer: ApiPeer, addresses: Addres
         pytest.param(lambda to: to.retry(7, "why"), MESSAGE, "messages/7/retry", {}, id="retry"),
         pytest.param(
             lambda to: to.retry_linked_messages(7, "why"),
-            {"retried": 3, "busy": 0, "left": 0},
+            {"retried": 3, "busy": 0, "remaining": 0},
             "messages/7/retry-chain",
             {},
             id="retry a chain",
         ),
         pytest.param(
             lambda to: to.retry_messages("why", module=Module.OD, kind=WaitKind.FAILED),
-            {"retried": 3, "busy": 0, "left": 0},
-            "messages/retry",
+            {"retried": 3, "busy": 0, "remaining": 0},
+            "messages:retry",
             {"module": "od", "kind": "failed"},
             id="retry many",
         ),
@@ -123,8 +127,8 @@ async def test_messages_are_listed_page_by_page(peer: ApiPeer, addresses: Addres
         ),
         pytest.param(
             lambda to: to.skip_messages("why", ids=[7]),
-            {"skipped": 1, "busy": 0, "touched": 0, "left": 0},
-            "messages/skip",
+            {"skipped": 1, "busy": 0, "touched": 0, "remaining": 0},
+            "messages:skip",
             {"ids": [7]},
             id="skip many",
         ),
@@ -132,7 +136,7 @@ async def test_messages_are_listed_page_by_page(peer: ApiPeer, addresses: Addres
             lambda to: to.mend(3, "{}", "why"), MESSAGE, "quarantine/3/mend", {"text": "{}"}, id="mend in quarantine"
         ),
         pytest.param(
-            lambda to: to.discard([3], "why"), {"discarded": 1}, "quarantine/discard", {"ids": [3]}, id="discard"
+            lambda to: to.discard([3], "why"), {"discarded": 1}, "quarantine:discard", {"ids": [3]}, id="discard"
         ),
     ],
 )
@@ -150,36 +154,40 @@ async def test_actions_are_signed(
 
 async def test_a_purge_is_followed_to_its_end(peer: ApiPeer, addresses: Addresses) -> None:
     """Its outcome names each address."""
-    peer.says(202, {"purge_id": "p1", "progress": "running"})
-    peer.says(200, {"purge_id": "p1", "progress": "done", "purged": [1], "busy": [2]})
+    peer.says(202, {"purge_id": "p1", "state": "running"})
+    peer.says(200, {"purge_id": "p1", "state": "succeeded", "purged": [1], "in_use": [2]})
 
     purge = await addresses.purge([1, 2], "why")
 
-    assert (purge.purged, purge.busy) == ([1], [2])
+    assert (purge.purged, purge.in_use) == ([1], [2])
     assert peer.seen[1].line == "GET /v1/addresses/logical-deletes/purges/p1"
 
 
-@pytest.mark.parametrize("progress", [PurgeOrComparisonState.DONE, PurgeOrComparisonState.FAILED])
+@pytest.mark.parametrize("state", [PurgeOrComparisonState.SUCCEEDED, PurgeOrComparisonState.FAILED])
 async def test_a_comparison_is_followed_to_its_end(
-    peer: ApiPeer, addresses: Addresses, progress: PurgeOrComparisonState
+    peer: ApiPeer, addresses: Addresses, state: PurgeOrComparisonState
 ) -> None:
     """Whether it has a result or failed."""
     found = {
-        **dict.fromkeys(("compared", "different", "presence", "address_id", "record", "under_way", "shown"), 0),
+        **dict.fromkeys(COMPARED, 0),
         "made_at": "2026-11-24T10:00:00Z",
-        "live": {"ed": 0},
+        "uprns_by_module": {"ed": 0},
         "url": "https://store/workbook",
     }
     peer.says(202, COMPARISON)
     peer.says(200, COMPARISON)
     peer.says(
-        200, COMPARISON | {"progress": progress, "found": found if progress is PurgeOrComparisonState.DONE else None}
+        200,
+        COMPARISON | {"state": state, "found": found if state is PurgeOrComparisonState.SUCCEEDED else None},
     )
 
     comparison = await addresses.compare()
 
-    assert (comparison.progress, comparison.found is not None) == (progress, progress is PurgeOrComparisonState.DONE)
-    assert peer.seen[2].line == "GET /v1/addresses/drift/20261124T100000Z"
+    assert (comparison.state, comparison.found is not None) == (
+        state,
+        state is PurgeOrComparisonState.SUCCEEDED,
+    )
+    assert peer.seen[2].line == "GET /v1/addresses/comparisons/20261124T100000Z"
 
 
 async def test_a_message_that_a_module_has_is_not_skipped(peer: ApiPeer, addresses: Addresses) -> None:
@@ -209,8 +217,8 @@ async def test_a_message_that_a_module_has_is_not_skipped(peer: ApiPeer, address
         pytest.param(inbox.QuarantinedMessageSummary, QuarantinedMessage, (), id="quarantine"),
         pytest.param(logical_deletes.LogicalDeleteSummary, LogicalDelete, (), id="logical delete"),
         pytest.param(logical_deletes.PurgeResponse, PurgeProgressAndResults, (), id="purge"),
-        pytest.param(drift.ComparisonResponse, Comparison, (), id="comparison"),
-        pytest.param(drift.ComparisonCounts, ComparisonCounts, (), id="result of a comparison"),
+        pytest.param(comparisons.ComparisonResponse, Comparison, (), id="comparison"),
+        pytest.param(comparisons.ComparisonCounts, ComparisonCounts, (), id="result of a comparison"),
     ],
 )
 def test_models_have_the_fields_of_the_api(
@@ -228,7 +236,7 @@ def test_models_have_the_fields_of_the_api(
         (messages.MessageState, MessageState),
         (operations.Module, Module),
         (ordering.WaitKind, WaitKind),
-        (handle.WorkflowProgress, PurgeOrComparisonState),
+        (handle.WorkflowState, PurgeOrComparisonState),
     ],
 )
 def test_words_are_those_of_the_api(server: type[StrEnum], client: type[StrEnum]) -> None:

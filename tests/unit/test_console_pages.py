@@ -47,7 +47,7 @@ SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010
         (addresses.build_intake_workflow_id(Topic.DELETE), "/console/addresses"),
         (addresses.CHECK_SCHEDULE + RUN, "/console/addresses/logical-deletes"),
         (addresses.build_purge_workflow_id("0a"), "/console/addresses/logical-deletes/purges/0a"),
-        (addresses.build_comparison_workflow_id("20260101T000000Z"), "/console/addresses/drift/20260101T000000Z"),
+        (addresses.build_comparison_workflow_id("20260101T000000Z"), "/console/addresses/comparisons/20260101T000000Z"),
         (
             tasks_names.build_lane_workflow_id((tasks.build_type_id("prj_1", "video"), 3)),
             "/console/tasks/types/video?project=prj_1",

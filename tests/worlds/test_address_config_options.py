@@ -89,7 +89,7 @@ class CaseRunner:
         if self.unfinished:
             await self._configure({})
             self.oss.set(OssScenario())
-            await self._send("POST", "messages/retry", {**SIGNED, "ids": self.unfinished})
+            await self._send("POST", "messages:retry", {**SIGNED, "ids": self.unfinished})
             await self.run(self.unfinished)
             await self._pause()
             self.unfinished = []
@@ -205,7 +205,7 @@ async def find_purged(runner: CaseRunner, options: Mapping[str, Any]) -> Any:
     runner.oss.modules["od"].begin_orders([uprns[0]])
     await runner.run([await runner.addresses.publish(Topic.DELETE, uprn=uprns[0])])
     runner.oss.modules["od"].end_orders([uprns[0]])
-    assert (await runner.addresses.ask("POST", "logical-deletes/check")).status == 202
+    assert (await runner.addresses.ask("POST", "logical-deletes:check")).status == 202
 
     async def is_removable() -> bool:
         return bool((await _read_delete(runner, uprns[0]))["removable_at"])

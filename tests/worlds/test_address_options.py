@@ -190,11 +190,11 @@ async def act(paused_addresses: PausedAddresses, method: str, path: str, body: M
     place = quarantined[1] if path.startswith("quarantine") else ids[0]
     sent = {name: paused_addresses.value(value) for name, value in body.items() if value is not None}
     reply = await paused_addresses.addresses.ask(method, path.format(id=place), json=sent)
-    if path.endswith("/purge"):
+    if path.endswith(":purge"):
 
         async def is_purged() -> bool:
             told = await paused_addresses.addresses.ask("GET", f"logical-deletes/purges/{reply.body['purge_id']}")
-            return bool(told.body["progress"] == "done")
+            return bool(told.body["state"] == "succeeded")
 
         await eventually(is_purged)
     return await paused_addresses.outcome()
@@ -207,10 +207,10 @@ WAYS: Mapping[type[BaseModel], tuple[tuple[str, str, Mapping[str, Any]], ...]] =
         ("POST", "cycle/pause", {}),
     ),
     SkipMessageRequest: (("POST", "messages/{id}/skip", {"though_touched": True}),),
-    FailedMessagesRequest: (("POST", "messages/retry", {}), ("POST", "messages/skip", {})),
-    DiscardMessagesRequest: (("POST", "quarantine/discard", {"ids": [1]}),),
+    FailedMessagesRequest: (("POST", "messages:retry", {}), ("POST", "messages:skip", {})),
+    DiscardMessagesRequest: (("POST", "quarantine:discard", {"ids": [1]}),),
     MendMessageRequest: (("POST", "quarantine/{id}/mend", {"text": '{"uprn": 71}'}),),
-    PurgeAddressesRequest: (("POST", "logical-deletes/purge", {"address_ids": [1_001]}),),
+    PurgeAddressesRequest: (("POST", "logical-deletes:purge", {"address_ids": [1_001]}),),
 }
 """How each action is asked for, and what is sent beside its case."""
 

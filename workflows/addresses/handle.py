@@ -21,17 +21,20 @@ from temporalio.client import (
     WorkflowFailureError,
 )
 from temporalio.common import QueryRejectCondition
+from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.service import RPCError
 
+from clients.modules import ModuleFailure
 from domain.addresses import names
 from domain.addresses.activity_models import (
     AddressCycleStatus,
     CarriedCycleTotals,
-    ComparisonNameInput,
+    ComparisonIdInput,
     IntakeTopicAndCarriedCounts,
     PurgeAddressesInput,
 )
 from domain.addresses.messages import Topic
+from domain.faults import FaultRecord
 from infra import log, outages, starts
 from infra.database import Database
 from infra.settings import Settings
@@ -39,6 +42,7 @@ from infra.starts import SameIdPolicy, WorkflowStart
 from services import addresses
 from services.services import Services
 from stores.addresses import cycle
+from workflows import activity_calls
 
 INTAKE_CHECK_SECONDS: Final = 60.0
 """How often an intake that was terminated is started again."""
@@ -46,6 +50,7 @@ _log = log.get(__name__)
 
 _CATCH_UP: Final = timedelta(minutes=2)
 _CHECK_CATCH_UP: Final = timedelta(hours=1)
+_COMPARE_AGAIN: Final = "Compare the modules again."
 
 
 async def create_or_update_schedules(engine: Client, database: Database, settings: Settings) -> None:
@@ -148,14 +153,14 @@ async def start_intake_workflow_of_each_topic(engine: Client) -> None:
         await starts.start_workflow(engine, intake)
 
 
-class WorkflowProgress(StrEnum):
+class WorkflowState(StrEnum):
     RUNNING = "running"
-    DONE = "done"
+    SUCCEEDED = "succeeded"
     FAILED = "failed"
 
 
-async def read_workflow_progress(engine: Client, workflow_id: str) -> WorkflowProgress | None:
-    """Return the progress of a workflow, or None if the engine does not know its id."""
+async def read_workflow_state(engine: Client, workflow_id: str) -> WorkflowState | None:
+    """Return the state of a workflow, or None if the engine does not know its id."""
     try:
         description = await engine.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
@@ -164,23 +169,28 @@ async def read_workflow_progress(engine: Client, workflow_id: str) -> WorkflowPr
         raise
     match description.status:
         case WorkflowExecutionStatus.RUNNING:
-            return WorkflowProgress.RUNNING
+            return WorkflowState.RUNNING
         case WorkflowExecutionStatus.COMPLETED:
-            return WorkflowProgress.DONE
+            return WorkflowState.SUCCEEDED
         case _:
-            return WorkflowProgress.FAILED
+            return WorkflowState.FAILED
 
 
-async def read_root_cause_of_failed_workflow(engine: Client, workflow_id: str) -> str:
-    """Return the root cause of a failed workflow."""
+async def read_fault_of_failed_comparison(engine: Client, workflow_id: str) -> FaultRecord:
+    """Return why a comparison has failed."""
+    cause: BaseException | None = None
     try:
         await engine.get_workflow_handle(workflow_id).result()
     except WorkflowFailureError as error:
-        cause: BaseException = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
-        return str(cause)
-    return ""
+        cause = error.cause
+    match cause:
+        case ActivityError(cause=ApplicationError(type=ModuleFailure.__name__, message=message)):
+            return FaultRecord(code="module_failed", message=message, hint=_COMPARE_AGAIN, retryable=True)
+        case ActivityError() as failed:
+            return activity_calls.build_fault(failed)
+    why = "before it was done" if cause is None else f"before it was done: {cause}"
+    message = f"The workflow of the comparison was ended in Temporal {why}.".replace("..", ".")
+    return FaultRecord(code="comparison_ended", message=message, hint=_COMPARE_AGAIN)
 
 
 async def query_cycle_status(engine: Client, workflow_id: str, timeout: timedelta) -> AddressCycleStatus:
@@ -207,12 +217,12 @@ async def start_purge(engine: Client, purge_id: str, params: PurgeAddressesInput
     await starts.start_workflow(engine, purge)
 
 
-async def start_comparison(engine: Client, params: ComparisonNameInput) -> None:
-    """Start a comparison of the modules; a second one with the same name joins it."""
+async def start_comparison(engine: Client, params: ComparisonIdInput) -> None:
+    """Start a comparison of the modules; a second one with the same id joins it."""
     comparison = WorkflowStart(
-        workflow=names.DRIFT_WORKFLOW,
+        workflow=names.COMPARISON_WORKFLOW,
         argument=params,
-        id=names.build_comparison_workflow_id(params.report),
+        id=names.build_comparison_workflow_id(params.comparison_id),
         queue=names.QUEUE,
         same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
         attributes=starts.build_search_attributes(names.SYSTEM, state=names.RUNNING),

@@ -6,12 +6,12 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from activities.addresses.activities import LogicalDeleteActivities
-    from activities.addresses.drift import DriftActivities
+    from activities.addresses.drift import ComparisonActivities
     from activities.addresses.intake import AddressIntakeActivities
     from domain.addresses import names
     from domain.addresses.activity_models import (
         AddressIdsByPurgeOutcome,
-        ComparisonNameInput,
+        ComparisonIdInput,
         IntakeMessageCounts,
         IntakeTopicAndCarriedCounts,
         LogicalDeleteCheckCounts,
@@ -107,7 +107,7 @@ class SelectedAddressesPurge:
         return self._result
 
 
-@workflow.defn(name=names.DRIFT_WORKFLOW)
+@workflow.defn(name=names.COMPARISON_WORKFLOW)
 class ModuleComparison:
     """Compare the addresses of all modules."""
 
@@ -115,12 +115,12 @@ class ModuleComparison:
         self._result: ModuleComparisonCounts | None = None
 
     @workflow.run
-    async def run(self, params: ComparisonNameInput) -> ModuleComparisonCounts:
+    async def run(self, params: ComparisonIdInput) -> ModuleComparisonCounts:
         self._result = await workflow.execute_activity_method(
-            DriftActivities.write_drift_report,
+            ComparisonActivities.compare_modules_and_write_workbook,
             params,
             **MODULE_COMPARISON,
-            summary=f"compare modules for {params.report}",
+            summary=f"compare modules for {params.comparison_id}",
         )
         workflow.upsert_search_attributes([temporal.STATE.value_set(names.SUCCEEDED)])
         return self._result

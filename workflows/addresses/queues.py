@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from activities.addresses.activities import AddressCycleActivities, AddressHousekeeping, LogicalDeleteActivities
-from activities.addresses.drift import DriftActivities
+from activities.addresses.drift import ComparisonActivities
 from activities.addresses.intake import AddressIntakeActivities
 from domain.addresses import names
 from services.addresses import ConfigurationLoader, ModulesClientWithNewestSettings
@@ -44,7 +44,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
                 cycle.confirm_and_archive_messages,
                 logical.check_logical_deletes_and_purge_if_configured,
                 logical.purge_addresses,
-                DriftActivities(services.database, services.objects, modules).write_drift_report,
+                ComparisonActivities(services.database, services.objects, modules).compare_modules_and_write_workbook,
                 AddressHousekeeping(services).delete_expired_rows_of_log,
             ],
             slots=20,

@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from domain.addresses import names as addresses_names
-from domain.addresses.activity_models import ComparisonNameInput, PurgeAddressesInput
+from domain.addresses.activity_models import ComparisonIdInput, PurgeAddressesInput
 from domain.addresses.operations import Module
 from sims.oss.scenario import OssAction, OssRule, OssScenario
 from sims.oss.server import TOKEN, Oss, running_oss
@@ -34,7 +34,7 @@ CHECK, PURGE, COMPARISON = (each.__name__ for each in (LogicalDeleteCheck, Selec
 STARTS: Mapping[str, tuple[str, Sequence[BaseModel]]] = {
     CHECK: (addresses_names.CHECK_WORKFLOW, []),
     PURGE: (addresses_names.PURGE_WORKFLOW, [PurgeAddressesInput(address_ids=[1], who="recorder")]),
-    COMPARISON: (addresses_names.DRIFT_WORKFLOW, [ComparisonNameInput(report="1")]),
+    COMPARISON: (addresses_names.COMPARISON_WORKFLOW, [ComparisonIdInput(comparison_id="1")]),
 }
 
 

@@ -8,8 +8,8 @@ from typing import Final
 ROUTES_ON_NO_OBJECT: Final[Mapping[str, str]] = {
     "DELETE /v1/projects/{project_id}/keys/{key_id}": "keys",
     "PATCH /v1/platforms/{platform}/config": "configuration",
-    "POST /v1/addresses/drift": "a comparison, which changes nothing",
-    "POST /v1/addresses/logical-deletes/check": "it asks the modules, and changes nothing",
+    "POST /v1/addresses/comparisons": "a comparison, which changes nothing",
+    "POST /v1/addresses/logical-deletes:check": "it asks the modules, and changes nothing",
     "POST /v1/downloads/{task_id}/link": "a link to a file",
     "POST /v1/platforms/{platform}/reports": "a comparison, which changes nothing",
     "POST /v1/platforms/{platform}/trigger": "it does now what the schedule does within a minute",

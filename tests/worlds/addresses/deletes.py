@@ -31,7 +31,7 @@ async def end_orders(names: Names, oss: Oss, addresses: Addresses) -> None:
         listed = await list_deletes(names, addresses)
         if all(each["removable_at"] for each in listed.values()):
             return not listed or names.world.options["auto_purge"] == "no"
-        assert (await addresses.ask("POST", "logical-deletes/check")).status == 202
+        assert (await addresses.ask("POST", "logical-deletes:check")).status == 202
         return False
 
     await eventually(is_checked)

@@ -15,10 +15,10 @@ from tests.support.waiting import eventually
 
 async def compare_modules(addresses: Addresses) -> tuple[int, frozenset[int]]:
     """Return how many UPRNs differ between modules by the product's comparison, and the UPRNs of its workbook."""
-    report = (await addresses.ask("POST", "drift")).body["report"]
+    report = (await addresses.ask("POST", "comparisons")).body["comparison_id"]
 
     async def find() -> Mapping[str, Any] | None:
-        found: Mapping[str, Any] | None = (await addresses.ask("GET", f"drift/{report}")).body["found"]
+        found: Mapping[str, Any] | None = (await addresses.ask("GET", f"comparisons/{report}")).body["found"]
         return found
 
     found = await eventually(find)

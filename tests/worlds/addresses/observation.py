@@ -38,7 +38,7 @@ class MessageReport:
         """Return the report of a message in a list of the API."""
         waits = answer["waits"] or {}
         return cls(
-            id=answer["id"],
+            id=answer["message_id"],
             number=answer["msg_no"],
             topic=Topic(answer["topic"]),
             uprns=tuple(uprn for uprn in (answer["uprn_1"], answer["uprn_2"]) if uprn),

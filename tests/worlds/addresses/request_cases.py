@@ -9,9 +9,9 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from api.addresses.actions import CountFailedQuery, FailedMessagesRequest, SkipMessageRequest
+from api.addresses.comparisons import ComparisonPath
 from api.addresses.configuration import SetAddressConfigRequest
 from api.addresses.context import routes
-from api.addresses.drift import ComparisonPath
 from api.addresses.inbox import (
     DiscardMessagesRequest,
     MendMessageRequest,
@@ -56,7 +56,7 @@ FILTER_CASES = {
 }
 LIST_CASES: Mapping[str, tuple[type[BaseModel], Mapping[str, Case]]] = {
     "messages": (MessagesQuery, {**FILTER_CASES, **PAGE, "history": Case("false", "true")}),
-    "messages/failed": (CountFailedQuery, FILTER_CASES),
+    "messages:count": (CountFailedQuery, FILTER_CASES),
     "quarantine": (
         QuarantineQuery,
         {**PAGE, "topic": Case(Topic.SWAP, Topic.DELETE), "mended": Case("false", "true")},

@@ -192,14 +192,14 @@ class WorldRun:
         ids = sorted(each.id for each in reports if each.state is MessageState.GIVEN_UP)
         match self.names.world.operator:
             case Operator.RETRY if ids:
-                reply = await self.addresses.ask("POST", "messages/retry", json={**SIGNED, "ids": ids})
+                reply = await self.addresses.ask("POST", "messages:retry", json={**SIGNED, "ids": ids})
                 assert reply.status == 200, reply.body
             case Operator.CHAIN:
                 for id_ in ids:
                     reply = await self.addresses.ask("POST", f"messages/{id_}/retry-chain", json=SIGNED)
                     assert reply.status in (200, 409), reply.body
             case Operator.SKIP if ids:
-                reply = await self.addresses.ask("POST", "messages/skip", json={**SIGNED, "ids": ids})
+                reply = await self.addresses.ask("POST", "messages:skip", json={**SIGNED, "ids": ids})
                 assert reply.status == 200, reply.body
 
     async def _observe(self, observation: Observation) -> None:
@@ -254,7 +254,9 @@ class WorldRun:
             *(self.addresses.ask("GET", f"messages/{each.id}") for each in observation.reports)
         )
         return frozenset(
-            reply.body["id"] for reply in replies if any(act["action"] == "skip" for act in reply.body["actions"])
+            reply.body["message_id"]
+            for reply in replies
+            if any(act["action"] == "skip" for act in reply.body["actions"])
         )
 
     async def _list_refused(self) -> list[str]:

@@ -18,11 +18,11 @@ export const routes = [
   section("", "title", logPage),
   section("/history", "history", historyPage),
   section("/logical-deletes", "deletes", deletesPage),
-  section("/drift", "comparisons", comparisonsPage),
+  section("/comparisons", "comparisons", comparisonsPage),
   section("/quarantine", "quarantine", quarantinePage),
   single("/messages/:id", (place) => t("addresses.messageN", { id: place.params.id }), messagePage),
   single("/logical-deletes/purges/:id", () => t("addresses.purge"), purgePage),
-  single("/drift/:report", () => t("addresses.comparison"), comparisonPage),
+  single("/comparisons/:id", () => t("addresses.comparison"), comparisonPage),
   single("/quarantine/:id", (place) => t("addresses.unreadableN", { id: place.params.id }), unreadablePage),
 ];
 

@@ -7,28 +7,28 @@ import { API, FAILED_STATES, postExact, signFirst } from "./shared.js";
 
 /** Retry one message. @returns {Promise<Object|null>} the message afterwards */
 export async function retryOne(message) {
-  const signed = await signFirst({ title: t("addresses.retryOneTitle", { id: String(message.id) }), text: t("addresses.retryText"), action: t("addresses.retry") });
+  const signed = await signFirst({ title: t("addresses.retryOneTitle", { id: String(message.message_id) }), text: t("addresses.retryText"), action: t("addresses.retry") });
   if (!signed) return null;
-  const now = await post(`${API}/messages/${message.id}/retry`, signed);
-  say(t("addresses.retryOneDone", { id: String(message.id) }));
+  const now = await post(`${API}/messages/${message.message_id}/retry`, signed);
+  say(t("addresses.retryOneDone", { id: String(message.message_id) }));
   return now;
 }
 
 /** Retry a message and all failed messages that are linked to it. @returns {Promise<Object|null>} the message afterwards */
 export async function retryChain(message) {
-  const signed = await signFirst({ title: t("addresses.chainTitle", { id: String(message.id) }), text: t("addresses.chainText"), action: t("addresses.retryChain") });
+  const signed = await signFirst({ title: t("addresses.chainTitle", { id: String(message.message_id) }), text: t("addresses.chainText"), action: t("addresses.retryChain") });
   if (!signed) return null;
-  const { retried } = await post(`${API}/messages/${message.id}/retry-chain`, signed);
+  const { retried } = await post(`${API}/messages/${message.message_id}/retry-chain`, signed);
   say(t("addresses.retryManyDone", { n: retried }));
-  return get(`${API}/messages/${message.id}`);
+  return get(`${API}/messages/${message.message_id}`);
 }
 
 /** Skip one message; if modules may have applied it, after a second confirmation. @returns {Promise<Object|null>} the message afterwards */
 export async function skipOne(message) {
-  const question = { title: t("addresses.skipOneTitle", { id: String(message.id) }), action: t("addresses.skip"), danger: true };
+  const question = { title: t("addresses.skipOneTitle", { id: String(message.message_id) }), action: t("addresses.skip"), danger: true };
   const signed = await signFirst({ ...question, text: t("addresses.skipText") });
   if (!signed) return null;
-  const skip = (body) => post(`${API}/messages/${message.id}/skip`, { ...signed, ...body });
+  const skip = (body) => post(`${API}/messages/${message.message_id}/skip`, { ...signed, ...body });
   try {
     return reportSkipped(await skip({}));
   } catch (problem) {
@@ -76,12 +76,12 @@ async function changeMany(items, filters, verb, describe) {
 async function count(filters) {
   // A filter selects failed messages only.
   if (filters.state && !FAILED_STATES.includes(filters.state)) return { messages: 0, touched: 0, busy: 0 };
-  return get(`${API}/messages/failed`, filters);
+  return get(`${API}/messages:count`, filters);
 }
 
 async function byIds(items, verb, signed) {
-  const ids = items.map((item) => item.id);
-  const answer = await postExact(`messages/${verb}`, signed, { ids });
+  const ids = items.map((item) => item.message_id);
+  const answer = await postExact(`messages:${verb}`, signed, { ids });
   const n = answer.retried ?? answer.skipped;
   return { n, rest: ids.length - n };
 }
@@ -90,10 +90,10 @@ async function byIds(items, verb, signed) {
 async function byFilter({ uprn, ...filters }, verb, signed) {
   let n = 0;
   for (;;) {
-    const answer = await postExact(`messages/${verb}`, { ...filters, ...signed }, uprn ? { uprn } : {});
+    const answer = await postExact(`messages:${verb}`, { ...filters, ...signed }, uprn ? { uprn } : {});
     const changed = answer.retried ?? answer.skipped;
     n += changed;
-    if (!answer.left || !changed) return { n, rest: answer.busy + answer.left + (answer.touched ?? 0) };
+    if (!answer.remaining || !changed) return { n, rest: answer.busy + answer.remaining + (answer.touched ?? 0) };
   }
 }
 
@@ -102,6 +102,6 @@ function isTouched(message) {
 }
 
 function reportSkipped(message) {
-  say(t("addresses.skipOneDone", { id: String(message.id) }));
+  say(t("addresses.skipOneDone", { id: String(message.message_id) }));
   return message;
 }

@@ -13,8 +13,8 @@ const EVERY_MS = 5000;
 const LOOK_MS = 1000;
 const PURGE_MAX = 500;
 const PAGE = 200;
-const OUTCOMES = ["purged", "busy", "alive", "failed"];
-const TONES = { purged: "ok", busy: "wait", alive: "off", failed: "bad" };
+const OUTCOMES = ["purged", "in_use", "superseded", "failed"];
+const TONES = { purged: "ok", in_use: "wait", superseded: "off", failed: "bad" };
 const WHICH = { removable: { removable: true }, needed: { removable: false }, purged: { purged: true } };
 
 /** @param {Place} place */
@@ -65,7 +65,7 @@ function heldBy(each) {
 
 function checkButton(list) {
   const click = async (event) => {
-    const started = await attempt(() => busy(post(`${API}/logical-deletes/check`), event.target));
+    const started = await attempt(() => busy(post(`${API}/logical-deletes:check`), event.target));
     if (!started) return;
     say(t("addresses.checkDone"));
     await list.reload();
@@ -92,7 +92,7 @@ async function purge(items) {
   const text = [t("addresses.purgeText", { n: remaining.length }), needed ? t("addresses.purgeNeeded", { n: needed }) : ""].join(" ").trim();
   const signed = await signFirst({ title: t("addresses.purgeTitle", { n: remaining.length }), text, action: t("addresses.purgeAction"), danger: true, twice: true });
   if (!signed) return null;
-  const started = await postExact("logical-deletes/purge", signed, { address_ids: remaining.map((each) => each.address_id) });
+  const started = await postExact("logical-deletes:purge", signed, { address_ids: remaining.map((each) => each.address_id) });
   return go(`${BASE_PATH}/logical-deletes/purges/${started.purge_id}`);
 }
 
@@ -101,7 +101,7 @@ export async function purgePage(place) {
   const body = h("section", { class: "card", "aria-live": "polite" });
   const draw = drawIfChanged((now) => {
     clear(body, purgeCard(now));
-    return now.progress === "running";
+    return now.state === "running";
   });
   const look = latestOnly(() => get(`${API}/logical-deletes/purges/${place.params.id}`), draw);
   if (await look()) poll(place, look, LOOK_MS);
@@ -109,12 +109,12 @@ export async function purgePage(place) {
 }
 
 function purgeCard(purged) {
-  const tones = { running: "run", done: "ok", failed: "bad" };
+  const tones = { running: "run", succeeded: "ok", failed: "bad" };
   return [
-    h("p", {}, badge(t(`addresses.progress.${purged.progress}`), tones[purged.progress]), " ", workflowLink(`addresses-purge:${purged.purge_id}`, t("addresses.inTemporal"))),
-    purged.progress === "running" ? h("p", {}, t("addresses.purgeRuns")) : null,
-    purged.progress === "failed" ? h("p", {}, t("addresses.purgeFailed")) : null,
-    purged.progress === "done" ? facts(OUTCOMES.map((outcome) => [t(`addresses.outcome.${outcome}`), outcomeOf(outcome, purged[outcome])])) : null,
+    h("p", {}, badge(t(`addresses.workState.${purged.state}`), tones[purged.state]), " ", workflowLink(`addresses-purge:${purged.purge_id}`, t("addresses.inTemporal"))),
+    purged.state === "running" ? h("p", {}, t("addresses.purgeRuns")) : null,
+    purged.state === "failed" ? h("p", {}, t("addresses.purgeFailed")) : null,
+    purged.state === "succeeded" ? facts(OUTCOMES.map((outcome) => [t(`addresses.outcome.${outcome}`), outcomeOf(outcome, purged[outcome])])) : null,
   ];
 }
 

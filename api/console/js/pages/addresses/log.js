@@ -40,7 +40,7 @@ function messages(place, { always = {}, ...given }) {
     place,
     caption: t("addresses.messages"),
     columns: [
-      { title: t("addresses.id"), cell: (message) => String(message.id) },
+      { title: t("addresses.id"), cell: (message) => String(message.message_id) },
       { title: t("addresses.topicTitle"), cell: (message) => h("span", { class: "word" }, topicWord(message.topic)) },
       { title: "UPRN", cell: (message) => uprns(message) },
       { title: t("addresses.stateTitle"), cell: (message) => stateBadge(message) },
@@ -53,8 +53,8 @@ function messages(place, { always = {}, ...given }) {
       const page = await get(`${API}/messages`, { ...toQuery(chosen), ...always, cursor });
       return { items: page.items, next: page.next_cursor };
     },
-    key: (message) => String(message.id),
-    open: (message) => `${BASE_PATH}/messages/${message.id}`,
+    key: (message) => String(message.message_id),
+    open: (message) => `${BASE_PATH}/messages/${message.message_id}`,
     ...given,
   });
 }

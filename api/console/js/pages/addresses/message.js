@@ -91,7 +91,7 @@ function traceOf(trace) {
 
 function pairs(message) {
   return [
-    [t("addresses.id"), copyable(String(message.id))],
+    [t("addresses.id"), copyable(String(message.message_id))],
     [t("addresses.topicTitle"), h("code", {}, message.topic)],
     [t("addresses.addressId"), message.address_id && String(message.address_id)],
     [t("addresses.msgNo"), copyable(message.msg_no)],

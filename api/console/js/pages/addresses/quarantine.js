@@ -25,8 +25,8 @@ export async function quarantinePage(place) {
       const page = await get(`${API}/quarantine`, { ...filters, cursor });
       return { items: page.items, next: page.next_cursor };
     },
-    key: (each) => String(each.id),
-    open: (each) => `${BASE_PATH}/quarantine/${each.id}`,
+    key: (each) => String(each.quarantine_id),
+    open: (each) => `${BASE_PATH}/quarantine/${each.quarantine_id}`,
     empty: { text: t("addresses.quarantineEmpty"), ...twins(`${API}/quarantine`) },
     select: true,
     actions: [{ label: t("addresses.discardSelected"), danger: true, run: (items) => discard(items) }],
@@ -79,19 +79,19 @@ function mendForm(each) {
 
 async function mend(event, each, text) {
   event.preventDefault();
-  const signed = await signFirst({ title: t("addresses.mendTitle", { id: each.id }), text: t("addresses.mendText"), action: t("addresses.mendAction") });
+  const signed = await signFirst({ title: t("addresses.mendTitle", { id: each.quarantine_id }), text: t("addresses.mendText"), action: t("addresses.mendAction") });
   if (!signed) return;
-  const message = await attempt(() => postExact(`quarantine/${each.id}/mend`, { ...signed, text }, {}));
+  const message = await attempt(() => postExact(`quarantine/${each.quarantine_id}/mend`, { ...signed, text }, {}));
   if (!message) return;
-  say(t("addresses.mendDone", { id: message.id }));
-  go(`${BASE_PATH}/messages/${message.id}`);
+  say(t("addresses.mendDone", { id: message.message_id }));
+  go(`${BASE_PATH}/messages/${message.message_id}`);
 }
 
 async function discard(items) {
   const n = items.length;
   const signed = await signFirst({ title: t("addresses.discardTitle", { n }), text: t("addresses.discardText"), action: t("addresses.discard"), danger: true });
   if (!signed) return false;
-  const { discarded } = await postExact("quarantine/discard", signed, { ids: items.map((each) => each.id) });
+  const { discarded } = await postExact("quarantine:discard", signed, { ids: items.map((each) => each.quarantine_id) });
   say(t("addresses.discardDone", { n: discarded }));
   return true;
 }

@@ -24,7 +24,7 @@ const SECTIONS = [
   ["", "log"],
   ["/history", "history"],
   ["/logical-deletes", "deletes"],
-  ["/drift", "comparisons"],
+  ["/comparisons", "comparisons"],
   ["/quarantine", "quarantine"],
 ];
 

@@ -64,7 +64,7 @@ function cycleCard(cycle, panel, changed) {
 }
 
 function sentence(cycle) {
-  if (cycle.progress) return h("p", {}, t(`addresses.phase.${cycle.progress.phase.replace(" ", "_")}`), " ", h("span", { class: "quiet" }, t("addresses.since"), " ", ago(cycle.progress.started_at)));
+  if (cycle.progress) return h("p", {}, t(`addresses.phase.${cycle.progress.phase}`), " ", h("span", { class: "quiet" }, t("addresses.since"), " ", ago(cycle.progress.started_at)));
   if (cycle.running.length) return h("p", {}, t("addresses.noWorker"));
   if (cycle.paused) return h("p", {}, t("addresses.pausedText"));
   if (!cycle.next_runs.length) return h("p", {}, t("addresses.firstCycle"));
