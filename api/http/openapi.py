@@ -166,6 +166,8 @@ def list_problem_codes(route: Route) -> dict[HTTPStatus, list[str]]:
         known |= _WITH_KEY
     is_refused = {ADMIN_KEY_NEEDED: route.access is RouteAccess.ADMIN, KEY_NOT_ENOUGH: route.is_closed_to_some_keys}
     known |= {code: HTTPStatus.FORBIDDEN for code, may_be in is_refused.items() if may_be}
+    if route.takes_ticket:
+        known |= dict.fromkeys(("ticket_over", "ticket_wrong"), HTTPStatus.UNAUTHORIZED)
     if route.access is RouteAccess.PROJECT:
         known["project_key_needed"] = HTTPStatus.UNAUTHORIZED
     if route.access not in {RouteAccess.PUBLIC, RouteAccess.PUSH} or route.path_model:
