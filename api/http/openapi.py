@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.http import problems, sessions
+from api.http import growing, problems, sessions
 from api.http.auth import (
     ADMIN_KEY_NEEDED,
     KEY_NOT_ENOUGH,
@@ -36,6 +36,8 @@ answered with 404, and what needs the admin key with 403. The admin key gives ac
 Unknown fields are refused. Errors are `application/problem+json` with a stable `code`, and a sentence that says what
 was wrong and what to do. Only the routes of tasks answer everything but a missing key with 200, and with a number as
 `code` that is 0 on success.
+Ignore fields and codes that you do not know. Enumerations with `x-extensible-enum` may get further values in answers;
+those of `state`, `status` and `progress` do not.
 """
 
 _WITHIN: Json = {"admin_key": [], "project_header": []}
@@ -129,6 +131,8 @@ def build_openapi_document(groups: Iterable[Routes]) -> Json:
     groups = list(groups)
     routes = [route for group in groups for route in group]
     schemas, definitions = _build_schemas(routes)
+    answers = (schemas[route.response, "serialization"] for route in routes if route.response)
+    growing.mark_extensible_enumerations(answers, definitions)
     paths: dict[str, Json] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _build_operation(route, schemas)

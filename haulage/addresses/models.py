@@ -9,8 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from haulage.enums import ExtensibleEnum
 
-class Topic(StrEnum):
+
+class Topic(ExtensibleEnum):
     """Topic of a message."""
 
     SWAP = "swapDeleteInfinityAddress"
@@ -18,7 +20,7 @@ class Topic(StrEnum):
     DELETE = "deleteInfinityAddress"
 
 
-class Module(StrEnum):
+class Module(ExtensibleEnum):
     """A module that keeps addresses."""
 
     ED = "ed"
@@ -44,7 +46,7 @@ class MessageState(StrEnum):
         return self in (MessageState.GIVEN_UP, MessageState.DONE)
 
 
-class WaitKind(StrEnum):
+class WaitKind(ExtensibleEnum):
     """Why a message is not done."""
 
     MISSING = "missing"
