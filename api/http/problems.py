@@ -49,11 +49,7 @@ _PHRASES = {
 }
 """By RFC 9110; Python before 3.13 has those of RFC 7231."""
 
-_CODES = {
-    HTTPStatus.NOT_FOUND: "not_found",
-    HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed",
-    HTTPStatus.EXPECTATION_FAILED: "expectation_failed",
-}
+_CODES = {404: "not_found", 405: "method_not_allowed", 417: "expectation_failed"}
 """What aiohttp refuses before a handler runs; other codes are not its names, which change with Python."""
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
-from api.http.growing import MARK
+from api.http.openapi import EXTENSIBLE
 
 Json = dict[str, Any]
 Side = Literal["request", "response"]
@@ -174,9 +174,9 @@ def _compare_values(before: Json, after: Json, side: Side) -> Iterator[str]:
         yield f" can only be one of {new}"
     if side == "response" and old and not new:
         yield " can be any value"
-    if side == "response" and old and MARK not in before:
+    if side == "response" and old and EXTENSIBLE not in before:
         yield from (f" can be {value!r}" for value in new if value not in old)
-    if side == "response" and MARK in after and old and MARK not in before:
+    if side == "response" and EXTENSIBLE in after and old and EXTENSIBLE not in before:
         yield " may get further values"
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import tomllib
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import domain
 from api.app import ROUTE_GROUPS
-from api.http import growing, openapi
+from api.http import openapi
 from api.http.routes import RouteAccess
 
 DOCUMENT = openapi.build_openapi_document(ROUTE_GROUPS)
@@ -98,11 +99,11 @@ def test_enumerations_of_answers_are_marked_unless_a_state_has_them() -> None:
     assert {"WaitKind", "Module", "ConcernKind", "DownloadPhase", "FailureReason"} <= marked
     assert marked.isdisjoint({"DownloadState", "TransferState", "MessageState", "SliceState", "WorkflowProgress"})
     assert schemas["AddressPauseResponse"]["properties"]["of"]["x-extensible-enum"] == ["system", "cycle", "module"]
-    assert growing.SENTENCE in schemas["WaitKind"]["description"]
+    assert openapi.EXTENSIBLE_SENTENCE in schemas["WaitKind"]["description"]
     assert "x-extensible-enum" not in schemas["TextEncoding"], "only requests have it"
 
 
-@pytest.mark.parametrize("name", sorted(growing.STATES))
+@pytest.mark.parametrize("name", sorted(openapi.STATES))
 def test_an_enumeration_that_a_state_has_stays_closed_elsewhere(name: str) -> None:
     """A program waits for its values, whatever other field has them; a model may hold itself."""
     letters = {"enum": ["a", "b"], "type": "string"}
@@ -112,11 +113,15 @@ def test_an_enumeration_that_a_state_has_stays_closed_elsewhere(name: str) -> No
         "kinds": {"type": "array", "items": {"$ref": "#/Kind"}},
         "inner": {"$ref": "#/Toy"},
     }
-    definitions = {"Letters": {**letters}, "Kind": {**letters, "description": "A kind."}, "Toy": {"properties": fields}}
-    growing.mark_extensible_enumerations([{"$ref": "#/Toy"}], definitions)
+    definitions: dict[str, Any] = {
+        "Letters": {**letters},
+        "Kind": {**letters, "description": "A kind."},
+        "Toy": {"properties": fields},
+    }
+    openapi._mark_extensible_enumerations([{"$ref": "#/Toy"}], definitions)
     assert definitions["Letters"] == letters
     assert definitions["Kind"] == {
         **letters,
-        "description": f"A kind. {growing.SENTENCE}",
+        "description": f"A kind. {openapi.EXTENSIBLE_SENTENCE}",
         "x-extensible-enum": ["a", "b"],
     }
