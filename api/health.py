@@ -12,6 +12,7 @@ from api.http.models import Response
 from api.http.problems import FieldProblem, RequestRejected
 from api.http.routes import Call, RouteAccess, Routes
 from domain import VERSION
+from domain.faults import Paused
 from infra import metrics, temporal
 
 routes = Routes("health", "Liveness, readiness and metrics.")
@@ -57,7 +58,7 @@ async def check_liveness(_call: Call) -> LivenessResponse:
     return _ALIVE
 
 
-@routes.get("/readyz", access=RouteAccess.PUBLIC)
+@routes.get("/readyz", access=RouteAccess.PUBLIC, problems={"not_ready": Paused})
 async def check_readiness(call: Call) -> ReadinessResponse:
     """Return 200 while every component answers and can be written.
 

@@ -14,6 +14,8 @@ from domain.faults import QuotaExhausted
 QUOTA_EXCEEDED: Final = "quota_exceeded"
 STREAMS_QUOTA: Final = "streams_per_project"
 """Set by `HAULAGE_API__STREAMS_PER_PROJECT` for all projects alike."""
+PREVIEWS_QUOTA: Final = "previews"
+PREVIEWS_OF_PROJECT_QUOTA: Final = "previews_per_project"
 LIMIT_MAX: Final = 10**15
 TASKS_PER_REQUEST_MAX: Final = 1_000
 OPEN_RETRY_SECONDS: Final = 5

@@ -17,6 +17,7 @@ from api.downloads.watching import WATCH_REGISTRY, DownloadWatchRegistry
 from api.http.models import Request
 from api.http.routes import Call, Routes
 from domain.faults import QuotaExhausted
+from domain.quotas import PREVIEWS_OF_PROJECT_QUOTA, PREVIEWS_QUOTA
 from services.services import Services
 
 PREVIEWS_WAITING_MAX = 20
@@ -49,7 +50,7 @@ class PreviewQueue:
         if self._taken[project_id] >= PREVIEWS_PER_PROJECT_MAX:
             raise _build_busy_fault(
                 f"This project has {PREVIEWS_PER_PROJECT_MAX} previews in the queue here, as many as it may.",
-                "project-",
+                PREVIEWS_OF_PROJECT_QUOTA,
             )
         if self._taken.total() > PREVIEWS_WAITING_MAX:
             raise _build_busy_fault(f"{PREVIEWS_WAITING_MAX} previews are waiting to be drawn here, as many as may.")
@@ -68,10 +69,9 @@ class PreviewQueue:
         self._taken += Counter()  # removes projects whose count is zero
 
 
-def _build_busy_fault(sentence: str, whose: str = "") -> QuotaExhausted:
-    violated = [f"{whose}previews"]
+def _build_busy_fault(sentence: str, quota: str = PREVIEWS_QUOTA) -> QuotaExhausted:
     return QuotaExhausted(
-        PREVIEWS_BUSY, sentence, "Ask again in a moment.", violated=violated, retry_after_seconds=RETRY_SECONDS
+        PREVIEWS_BUSY, sentence, "Ask again in a moment.", violated=[quota], retry_after_seconds=RETRY_SECONDS
     )
 
 

@@ -10,14 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.http import problems, sessions
-from api.http.auth import (
-    ADMIN_KEY_NEEDED,
-    KEY_NOT_ENOUGH,
-    PROJECT_HEADER,
-    PROJECT_PARAMETER,
-    TICKET_PARAMETER,
-)
+from api.http import auth, problems, sessions
 from api.http.routes import JSON, Route, RouteAccess, Routes
 from domain import VERSION
 from domain.quotas import QUOTA_EXCEEDED
@@ -37,6 +30,8 @@ answered with 404, and what needs the admin key with 403. The admin key gives ac
 Unknown fields are refused. Errors are `application/problem+json` with a stable `code`, and a sentence that says what
 was wrong and what to do. Only the routes of tasks answer everything but a missing key with 200, and with a number as
 `code` that is 0 on success.
+Ignore fields and codes that you do not know. Enumerations with `x-extensible-enum` may get further values in answers;
+those of `state`, `status` and `progress` do not.
 """
 
 _WITHIN: Json = {"admin_key": [], "project_header": []}
@@ -49,50 +44,26 @@ SECURITY: dict[RouteAccess, list[Json]] = {
     RouteAccess.ADMIN: [{"admin_key": []}, _SESSION],
     RouteAccess.PUSH: [{"push_token": []}, {"push_secret": []}],
 }
+
+_BEARER: Json = {"type": "http", "scheme": "bearer"}
+_IN_QUERY: Json = {"type": "apiKey", "in": "query"}
+_BASIC = "Either key as the password, for clients that accept only an address."
+_WHICH = "The project that the admin key acts in."
+_QUERY_INSTEAD = "The same for streams and files, which browsers open without headers."
+_SESSION_NEEDS = f"The console session; requests other than GET also need `{sessions.CONSOLE_HEADER}: 1`."
+_PUSH_OIDC = "The OIDC token that Google Pub/Sub signs for the configured audience and account."
+_PUSH_ADDRESS = "The installation's push secret, in the address of the push endpoint."
+_TICKET = "A ticket for this address, which a page in a browser may hold."
 SCHEMES: Json = {
-    "project_key": {"type": "http", "scheme": "bearer", "bearerFormat": "hlg_…", "description": "A project's API key."},
-    "admin_key": {"type": "http", "scheme": "bearer", "description": "The installation's admin key."},
-    "basic": {
-        "type": "http",
-        "scheme": "basic",
-        "description": "Either key as the password, for clients that accept only an address.",
-    },
-    "project_header": {
-        "type": "apiKey",
-        "in": "header",
-        "name": str(PROJECT_HEADER),
-        "description": "The project that the admin key acts in.",
-    },
-    "ticket": {
-        "type": "apiKey",
-        "in": "query",
-        "name": TICKET_PARAMETER,
-        "description": "A ticket for this address, which a page in a browser may hold.",
-    },
-    "project_parameter": {
-        "type": "apiKey",
-        "in": "query",
-        "name": PROJECT_PARAMETER,
-        "description": "The same for streams and files, which browsers open without headers.",
-    },
-    "session": {
-        "type": "apiKey",
-        "in": "cookie",
-        "name": sessions.COOKIE_NAME,
-        "description": f"The console session; requests other than GET also need `{sessions.CONSOLE_HEADER}: 1`.",
-    },
-    "push_token": {
-        "type": "http",
-        "scheme": "bearer",
-        "bearerFormat": "JWT",
-        "description": "The OIDC token that Google Pub/Sub signs for the configured audience and account.",
-    },
-    "push_secret": {
-        "type": "apiKey",
-        "in": "query",
-        "name": "token",
-        "description": "The installation's push secret, in the address of the push endpoint.",
-    },
+    "project_key": {**_BEARER, "bearerFormat": "hlg_…", "description": "A project's API key."},
+    "admin_key": {**_BEARER, "description": "The installation's admin key."},
+    "basic": {"type": "http", "scheme": "basic", "description": _BASIC},
+    "project_header": {"type": "apiKey", "in": "header", "name": str(auth.PROJECT_HEADER), "description": _WHICH},
+    "ticket": {**_IN_QUERY, "name": auth.TICKET_PARAMETER, "description": _TICKET},
+    "project_parameter": {**_IN_QUERY, "name": auth.PROJECT_PARAMETER, "description": _QUERY_INSTEAD},
+    "session": {"type": "apiKey", "in": "cookie", "name": sessions.COOKIE_NAME, "description": _SESSION_NEEDS},
+    "push_token": {**_BEARER, "bearerFormat": "JWT", "description": _PUSH_OIDC},
+    "push_secret": {**_IN_QUERY, "name": "token", "description": _PUSH_ADDRESS},
 }
 
 # The problems that the framework itself raises, before and around any handler.
@@ -118,6 +89,10 @@ _IN_ENVELOPE = {HTTPStatus.TOO_MANY_REQUESTS}
 """Statuses that routes with a form of problems of their own answer in that form."""
 _STRUCTURED = {JSON, "text/event-stream"}
 _BODILESS = {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.NO_CONTENT, HTTPStatus.FOUND}
+EXTENSIBLE = "x-extensible-enum"
+EXTENSIBLE_SENTENCE = "In answers a later version may send further values."
+STATES = frozenset({"state", "status"})
+"""Fields that say how far work is; programs wait for their values, so none is added."""
 
 
 def encode_openapi_document(groups: Iterable[Routes]) -> bytes:
@@ -130,17 +105,16 @@ def build_openapi_document(groups: Iterable[Routes]) -> Json:
     groups = list(groups)
     routes = [route for group in groups for route in group]
     schemas, definitions = _build_schemas(routes)
+    answers = [schemas[route.response, "serialization"] for route in routes if route.response]
+    _mark_extensible_enumerations(answers, definitions)
+    licence = {"name": "MIT", "identifier": "MIT"}
+    info = {"title": "Haulage", "version": VERSION, "description": DESCRIPTION, "license": licence}
     paths: dict[str, Json] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _build_operation(route, schemas)
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "Haulage",
-            "version": VERSION,
-            "description": DESCRIPTION,
-            "license": {"name": "MIT", "identifier": "MIT"},
-        },
+        "info": info,
         "servers": [{"url": "/"}],
         "tags": [{"name": group.tag, "description": group.description} for group in groups],
         "paths": paths,
@@ -165,16 +139,19 @@ def list_problem_codes(route: Route) -> dict[HTTPStatus, list[str]]:
         known["push_refused"] = HTTPStatus.UNAUTHORIZED
     elif route.access is not RouteAccess.PUBLIC:
         known |= _WITH_KEY
-    is_refused = {ADMIN_KEY_NEEDED: route.access is RouteAccess.ADMIN, KEY_NOT_ENOUGH: route.is_closed_to_some_keys}
-    known |= {code: HTTPStatus.FORBIDDEN for code, may_be in is_refused.items() if may_be}
-    if route.access is RouteAccess.PROJECT:
-        known["project_key_needed"] = HTTPStatus.UNAUTHORIZED
+    may_be = {
+        (auth.ADMIN_KEY_NEEDED, HTTPStatus.FORBIDDEN): route.access is RouteAccess.ADMIN,
+        (auth.KEY_NOT_ENOUGH, HTTPStatus.FORBIDDEN): route.is_closed_to_some_keys,
+        ("ticket_over", HTTPStatus.UNAUTHORIZED): route.takes_ticket,
+        ("ticket_wrong", HTTPStatus.UNAUTHORIZED): route.takes_ticket,
+        ("project_key_needed", HTTPStatus.UNAUTHORIZED): route.access is RouteAccess.PROJECT,
+        ("upgrade_required", HTTPStatus.UPGRADE_REQUIRED): route.status == HTTPStatus.SWITCHING_PROTOCOLS,
+    }
+    known |= {code: status for (code, status), is_so in may_be.items() if is_so}
     if route.access not in {RouteAccess.PUBLIC, RouteAccess.PUSH} or route.path_model:
         known["not_found"] = HTTPStatus.NOT_FOUND
     if route.body:
         known |= _WITH_BODY
-    if route.status == HTTPStatus.SWITCHING_PROTOCOLS:
-        known["upgrade_required"] = HTTPStatus.UPGRADE_REQUIRED
     known |= {code: problems.get_fault_status(kind) for code, kind in route.problems.items()}
     if route.render is not problems.render_problem:
         # Such routes render their own problems; only those raised before the route is known have the usual form.
@@ -199,6 +176,34 @@ def _build_schemas(routes: list[Route]) -> tuple[Schemas, Json]:
             models[route.response, "serialization"] = None
     schemas, shared = models_json_schema(list(models), ref_template=REFERENCE)
     return {(model, mode): schema for (model, mode), schema in schemas.items()}, shared["$defs"]
+
+
+def _mark_extensible_enumerations(answers: list[Json], definitions: Json) -> None:
+    """Mark the enumerations of answers; one that a field of `STATES` has stays closed everywhere."""
+    found = list(_list_enumerations(answers, "", set(), definitions))
+    closed = {id(schema) for field, schema in found if field in STATES}
+    for schema in {id(schema): schema for _, schema in found if id(schema) not in closed}.values():
+        schema[EXTENSIBLE] = schema["enum"]
+        schema["description"] = f"{schema.get('description', '')} {EXTENSIBLE_SENTENCE}".lstrip()
+
+
+def _list_enumerations(schema: Any, field: str, known: set[tuple[str, str]], definitions: Json) -> Iterator[Any]:
+    """Yield the enumerations within a schema, each with the field that has it."""
+    match schema:
+        case {"enum": _}:
+            yield field, schema
+        case {"$ref": reference}:
+            name = reference.rpartition("/")[2]
+            if (name, field) not in known:
+                known.add((name, field))
+                yield from _list_enumerations(definitions[name], field, known, definitions)
+        case {"properties": fields, **rest}:
+            for name, each in fields.items():
+                yield from _list_enumerations(each, name, known, definitions)
+            yield from _list_enumerations(rest, field, known, definitions)
+        case dict() | list():
+            for each in schema.values() if isinstance(schema, dict) else schema:
+                yield from _list_enumerations(each, field, known, definitions)
 
 
 def _build_operation(route: Route, schemas: Schemas) -> Json:
@@ -242,12 +247,9 @@ def _inline_references_of_parameter_schema(schema: Json, shared: Json) -> Json:
         return {word: value for word, value in found.items() if word != "description"} | {
             word: value for word, value in schema.items() if word != "$ref"
         }
-    branches = (
-        {"anyOf": [_inline_references_of_parameter_schema(branch, shared) for branch in schema["anyOf"]]}
-        if "anyOf" in schema
-        else {}
-    )
-    return schema | branches
+    if "anyOf" not in schema:
+        return schema
+    return {**schema, "anyOf": [_inline_references_of_parameter_schema(each, shared) for each in schema["anyOf"]]}
 
 
 def _build_parameter(name: str, place: str, schema: Json, *, required: bool) -> Json:
@@ -273,26 +275,18 @@ def _list_responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus
         yield status, _build_untyped_response(status, media_type)
     for status, names in list_problem_codes(route).items():
         description = f"{problems.get_phrase(status)}: {', '.join(f'`{name}`' for name in names)}"
-        if route.method == "HEAD":
-            yield status, {"description": description}
-            continue
-        if status in _IN_ENVELOPE and route.response and route.render is not problems.render_problem:
-            yield status, _build_response(description, JSON, schemas[route.response, "serialization"])
-            continue
-        yield (
-            status,
-            _build_response(
-                description, problems.MEDIA_TYPE, schemas[problems.get_problem_model(status), "serialization"]
-            ),
-        )
+        has_own_form = status in _IN_ENVELOPE and route.render is not problems.render_problem
+        model = (has_own_form and route.response) or problems.get_problem_model(status)
+        media_type = JSON if model is route.response else problems.MEDIA_TYPE
+        response = _build_response(description, media_type, schemas[model, "serialization"])
+        yield status, {"description": description} if route.method == "HEAD" else response
 
 
 def _build_untyped_response(status: HTTPStatus, media_type: str) -> Json:
     if status in _BODILESS:
         return {"description": problems.get_phrase(status)}
-    return _build_response(
-        problems.get_phrase(status), media_type, {} if media_type in _STRUCTURED else {"type": "string"}
-    )
+    schema = {} if media_type in _STRUCTURED else {"type": "string"}
+    return _build_response(problems.get_phrase(status), media_type, schema)
 
 
 def _build_response(description: str, media_type: str, schema: Json) -> Json:

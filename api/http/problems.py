@@ -49,6 +49,9 @@ _PHRASES = {
 }
 """By RFC 9110; Python before 3.13 has those of RFC 7231."""
 
+_CODES = {404: "not_found", 405: "method_not_allowed", 417: "expectation_failed"}
+"""What aiohttp refuses before a handler runs; other codes are not its names, which change with Python."""
+
 
 def get_phrase(status: HTTPStatus) -> str:
     """Return a status in words, the same on each Python."""
@@ -188,4 +191,4 @@ def _convert_aiohttp_error_to_problem(error: web.HTTPException, request_id: str)
             sentence = f"This address does not take {error.method}. Use {allowed}."
         case _:
             sentence = f"The request was refused: {error.reason}."
-    return build_problem(status, status.name.lower(), sentence, request_id)
+    return build_problem(status, _CODES.get(status, "malformed_request"), sentence, request_id)

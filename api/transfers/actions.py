@@ -18,7 +18,7 @@ from api.http.routes import Call, RouteAccess
 from api.pauses import SYSTEM_PAUSED
 from api.projects import ProjectPath
 from api.transfers.context import TransferContext, build_missing_job_fault, get_transfer_context, is_expired, routes
-from api.transfers.joins import WINDOW_FULL
+from api.transfers.joins import NO_WORKERS, WINDOW_FULL
 from api.transfers.queries import EXPIRED, build_expired_fault, build_task_response, read_job, read_task_target
 from api.transfers.quotas import (
     OPEN_TRANSFERS,
@@ -72,7 +72,7 @@ EARLIER_RETRY_SECONDS, EARLIER_RETRY_POLL_SECONDS = 5.0, 0.1
 _CANCEL_PROBLEMS = {"not_found": Missing, EXPIRED: Gone}
 
 TOO_LONG = "file_path_too_long"
-_SEND_PROBLEMS = {TOO_MANY_TARGETS: Invalid, NOT_OPENED: Forbidden, SYSTEM_PAUSED: Paused}
+_SEND_PROBLEMS = {TOO_MANY_TARGETS: Invalid, NOT_OPENED: Forbidden, SYSTEM_PAUSED: Paused, NO_WORKERS: Paused}
 _CREATE_PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: QuotaExhausted, **_SEND_PROBLEMS}
 
 TAKEN = "transfer_opening_taken"

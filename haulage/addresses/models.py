@@ -9,10 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from haulage.enums import ExtensibleEnum
 from haulage.models import Fault
 
 
-class Topic(StrEnum):
+class Topic(ExtensibleEnum):
     """Topic of a message."""
 
     SWAP = "swapDeleteInfinityAddress"
@@ -20,7 +21,7 @@ class Topic(StrEnum):
     DELETE = "deleteInfinityAddress"
 
 
-class Module(StrEnum):
+class Module(ExtensibleEnum):
     """A module that keeps addresses."""
 
     ED = "ed"
@@ -46,7 +47,7 @@ class MessageState(StrEnum):
         return self in (MessageState.GIVEN_UP, MessageState.DONE)
 
 
-class WaitKind(StrEnum):
+class WaitKind(ExtensibleEnum):
     """Why a message is not done."""
 
     MISSING = "missing"

@@ -1,8 +1,9 @@
 """What a new OpenAPI document takes from clients that were written by an older one.
 
 A client sends what the older document allows, ignores fields that it does not know, and relies on those that it does.
-So routes, optional fields of requests, fields of responses and values of enumerations may be added; nothing may go,
-become required or change its type, and no limit of what is sent may become narrower.
+So routes, optional fields of requests, fields of responses, values of requests, and values of responses that the older
+document marks as extensible may be added; nothing may go, become required or change its type, and no limit of what is
+sent may become narrower.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import Any, Final, Literal
+
+from api.http.openapi import EXTENSIBLE
 
 Json = dict[str, Any]
 Side = Literal["request", "response"]
@@ -171,6 +174,10 @@ def _compare_values(before: Json, after: Json, side: Side) -> Iterator[str]:
         yield f" can only be one of {new}"
     if side == "response" and old and not new:
         yield " can be any value"
+    if side == "response" and old and EXTENSIBLE not in before:
+        yield from (f" can be {value!r}" for value in new if value not in old)
+    if side == "response" and EXTENSIBLE in after and old and EXTENSIBLE not in before:
+        yield " may get further values"
 
 
 def _compare_limits(before: Json, after: Json) -> Iterator[str]:

@@ -17,7 +17,7 @@ import typer.main
 from api.app import ROUTE_GROUPS
 from api.http import openapi
 from cli.__main__ import app
-from tests.support import wire_names
+from tests.support import wire_codes
 
 Json = dict[str, Any]
 
@@ -151,14 +151,14 @@ def _build_codes(document: Json) -> str:
                 link = f"[`{route}`](api-{operation['tags'][0]}.md#{to_anchor(route)})"
                 routes[code].append((status, link))
     sentences: dict[str, dict[str, None]] = defaultdict(dict)
-    for code, call in wire_names.find_calls_with_codes():
+    for code, call in wire_codes.find_calls_with_codes():
         sentences[code] |= dict.fromkeys(_find_sentences(call))
     text = (
         "# Codes of problems\n\n"
         "A refused request is answered with one of these as `code`; a failed download, transfer or"
         " slice has one in its status. Sentences are those of the code, with names in braces for what they quote.\n"
     )
-    for code in sorted({*routes, *sentences}):
+    for code in sorted({*routes, *sentences, *wire_codes.list_codes(document)}):
         statuses = sorted({status for status, _ in routes[code]})
         links = list(dict.fromkeys(link for _, link in routes[code]))
         text += f"\n## `{code}`\n\n" + "".join(f"> {sentence}\n\n" for sentence in sentences[code])

@@ -36,14 +36,39 @@ SAMPLES: Final[Mapping[Any, Sequence[Any]]] = {
 """By the type of an argument; any other is passed as its name in braces."""
 
 
-def list_constants_and_formats(module: ModuleType) -> Iterator[str]:
-    """List the texts that a module of names has, and what its functions build."""
-    for name, value in sorted(vars(module).items()):
-        if name.isupper() and not name.startswith("_") and isinstance(value, str | tuple | frozenset):
-            for each in [value] if isinstance(value, str) else value:
-                yield f"{module.__name__}.{name} = {each!r}"
-        elif name.startswith("build_") and getattr(value, "__module__", "") == module.__name__:
-            yield from (f"{module.__name__}.{name} → {result}" for result in build_samples(value))
+NO_NAMES: Final = ("CONTENT_TYPE", "PATTERN", "ROUTE")
+"""Constants whose names end so are no names that a history, an object or a client has; routes have their own list."""
+
+
+def list_names_of_system(module: ModuleType) -> Iterator[str]:
+    """List the texts that a module of names has, and what its functions build, without their names in Python."""
+    formats = [
+        result
+        for name, function in vars(module).items()
+        if name.startswith("build_") and getattr(function, "__module__", "") == module.__name__
+        for each in build_samples(function)
+        for result in _list_texts(each)
+    ]
+    texts = [
+        text
+        for name, value in vars(module).items()
+        if name.isupper() and not name.startswith("_") and not name.endswith(NO_NAMES)
+        for text in _list_texts(value)
+    ]
+    # The folder of a key is in the key.
+    kept = [text for text in texts if not (text.endswith("/") and any(each.startswith(text) for each in formats))]
+    yield from (f"{module.SYSTEM}: {each}" for each in (*kept, *formats))
+
+
+def _list_texts(value: Any) -> list[str]:
+    match value:
+        case str():
+            return [value]
+        case Mapping():
+            return [f"{name}: {each}" for name, each in value.items()]
+        case tuple() | frozenset():
+            return [each for each in value if isinstance(each, str)]
+    return []
 
 
 def build_samples(function: Callable[..., Any]) -> Iterator[Any]:
@@ -58,12 +83,13 @@ def build_samples(function: Callable[..., Any]) -> Iterator[Any]:
 def list_ids_of_classes() -> Iterator[str]:
     """List the formats of ids that classes and other functions make."""
     task = TransferTaskKey(JOB, transfers.compute_target_key(TARGET, "{agent_id}", "{container_id}"), salt=5)
-    yield f"job of transfers → {JOB}"
-    yield f"job of transfers, retried → {TransferJobKey(JOB.file, JOB.window_number, retry=1)}"
-    yield f"task of transfers → {transfers.format_task_id(task, b'secret', '{project_id}')}"
-    yield f"task of tasks → {TaskId(key='{key}', name='{name}', pos=4)}"
+    yield f"transfers: {JOB}"
+    yield f"transfers: {TransferJobKey(JOB.file, JOB.window_number, retry=1)}"
+    yield f"transfers: {transfers.format_task_id(task, b'secret', '{project_id}')}"
+    yield f"tasks: {TaskId(key='{key}', name='{name}', pos=4)}"
 
 
 def list_housekeeping_schedules() -> Iterator[str]:
     """List the ids of the schedules that every system has."""
-    yield from (f"schedule {housekeeping.build_schedule_id(names.SYSTEM)}" for names in import_names_modules())
+    for names in import_names_modules():
+        yield f"{names.SYSTEM}: {housekeeping.build_schedule_id(names.SYSTEM)}"

@@ -16,7 +16,6 @@ import re
 import typing
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from functools import cache
 from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Any, get_args, get_origin
@@ -37,10 +36,13 @@ from cli.__main__ import app
 from cli.command import ExitCode
 from domain.downloads.models import DownloadResult, DownloadState, build_webhook_payload
 from domain.faults import FaultRecord
+from domain.limits import LimitDecision
 from domain.orders.slices import SliceAttemptFailure
+from domain.quotas import PREVIEWS_OF_PROJECT_QUOTA, PREVIEWS_QUOTA, STREAMS_QUOTA, QuotaLimits
 from infra import temporal
 from infra.interceptors import FAULT_TYPE
-from tests.support import observability, settings_reference, wire_formats
+from stores.downloads.quotas import QuotaKind, QuotaScope, QuotaWithDecision
+from tests.support import observability, settings_reference, wire_codes, wire_formats
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = Path("docs/reference")
@@ -52,25 +54,7 @@ HEAD = """\
 # date. Histories, stored objects, clients, dashboards and scripts rely on them. From 0.1.0 on lines are added, and none
 # changes or goes.
 """
-CODE = r"[a-z]+(_[a-z0-9]+)+"
-LAYERS = ("domain", "infra", "clients", "stores", "services", "activities", "workflows", "api")
-WORDS_OF_FAULTS = (
-    "fault",
-    "fail",
-    "invalid",
-    "forbidden",
-    "missing",
-    "conflict",
-    "gone",
-    "unauth",
-    "problem",
-    "refus",
-    "quota",
-    "paused",
-    "rejected",
-)
-CALLS_WITH_STATUS = {"RequestRejected", "build_problem"}
-"""Their first argument is the status, the second the code."""
+_PLACE = re.compile(r"\{\w+\}")
 
 
 def list_modules(package: ModuleType) -> Iterator[ModuleType]:
@@ -157,10 +141,10 @@ def list_failures() -> Iterator[str]:
 
 
 def list_formats() -> Iterator[str]:
-    """List what the modules of names say: queues, kinds of workflows, schedules, and formats of ids and keys."""
+    """List by system what the modules of names say: queues, schedules, and formats of ids and keys."""
     for module in list_modules(domain):
         if module.__name__.endswith((".names", "domain.webhooks")):
-            yield from wire_formats.list_constants_and_formats(module)
+            yield from wire_formats.list_names_of_system(module)
     yield from wire_formats.list_ids_of_classes()
     yield from wire_formats.list_housekeeping_schedules()
 
@@ -178,9 +162,9 @@ def list_webhooks() -> Iterator[str]:
         result = DownloadResult(state=state, fault=fault)
         yield from _list_webhook(f"download.{state}", build_webhook_payload(wire_formats.SPECS[0], result, 1))
     # Where an event is made, its type is written there, but for alarms: their types are at the calls of `build_alarm`.
-    alarm_types = [ast.literal_eval(call.args[2]) for call in find_calls("build_alarm")]
-    for call in find_calls("WebhookEvent"):
-        type_, data = read_argument(call, "type"), read_argument(call, "data")
+    alarm_types = [ast.literal_eval(call.args[2]) for call in wire_codes.find_calls("build_alarm")]
+    for call in wire_codes.find_calls("WebhookEvent"):
+        type_, data = wire_codes.read_argument(call, "type"), wire_codes.read_argument(call, "data")
         if isinstance(data, ast.Dict):
             fields = {ast.literal_eval(key): "" for key in data.keys if key}
             if isinstance(type_, ast.Constant):
@@ -200,68 +184,12 @@ def _list_webhook(type_: str, data: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"webhook {type_}: {each}" for each in (name, *(f"{name}.{key}" for key in inner)))
 
 
-def find_calls(name: str) -> Iterator[ast.Call]:
-    """Find the calls of a function or class in the layers."""
-    for tree in _parse_layers():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and read_name(node) == name:
-                yield node
-
-
-def read_name(call: ast.Call) -> str:
-    """Return the last part of the name of what is called."""
-    match call.func:
-        case ast.Attribute(attr=name) | ast.Name(id=name):
-            return name
-    return ""
-
-
-def read_argument(call: ast.Call, name: str) -> ast.expr | None:
-    """Return an argument that is passed by its name."""
-    return next((each.value for each in call.keywords if each.arg == name), None)
-
-
-@cache
-def _parse_layers() -> list[ast.Module]:
-    return [ast.parse(path.read_text()) for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
-
-
-def find_calls_with_codes() -> Iterator[tuple[str, ast.Call]]:
-    """Find the calls in which a fault is made, each with the code that it says."""
-    trees = _parse_layers()
-    constants = {name: value for tree in trees for name, value in _find_constants(tree) if re.fullmatch(CODE, value)}
-    for tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                yield from ((code, node) for code in _find_codes(node, constants))
-
-
-def _find_constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in tree.body:
-        target = (
-            node.target
-            if isinstance(node, ast.AnnAssign)
-            else node.targets[0]
-            if isinstance(node, ast.Assign)
-            else None
-        )
-        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        if isinstance(target, ast.Name) and isinstance(value, ast.Constant) and isinstance(value.value, str):
-            yield target.id, value.value
-
-
-def _find_codes(call: ast.Call, constants: Mapping[str, str]) -> Iterator[str]:
-    name = read_name(call)
-    makes_fault = any(word in name.lower() for word in WORDS_OF_FAULTS)
-    position = 1 if name in CALLS_WITH_STATUS else 0
-    given = [
-        *(call.args[position : position + 1] if makes_fault else ()),
-        *(each.value for each in call.keywords if each.arg == "code"),
-    ]
-    for each in given:
-        value = each.value if isinstance(each, ast.Constant) else constants.get(ast.unparse(each).rsplit(".", 1)[-1])
-        if isinstance(value, str) and re.fullmatch(CODE, value):
-            yield value
+def list_quotas() -> Iterator[str]:
+    """List the names of quotas, as settings, headers and `violated-policies` have them."""
+    decision = LimitDecision(allowed=True, remaining=0, reset_seconds=0.0)
+    of_downloads = [QuotaWithDecision(scope, kind, 0, decision).name for scope in QuotaScope for kind in QuotaKind]
+    fixed = (STREAMS_QUOTA, PREVIEWS_QUOTA, PREVIEWS_OF_PROJECT_QUOTA)
+    yield from (f"quota {name}" for name in (*QuotaLimits.model_fields, *of_downloads, *fixed))
 
 
 def list_routes(document: Mapping[str, Any]) -> Iterator[str]:
@@ -302,9 +230,10 @@ def is_released(version: str, changelog: str) -> bool:
 
 
 def list_missing_lines(before: str, after: str) -> list[str]:
-    """Return the names of a page of before that a page has no more."""
-    now = set(after.splitlines())
-    return [line for line in before.splitlines() if line and not line.startswith("#") and line not in now]
+    """Return the names of a page of before that a page has no more; what a place in braces is called may change."""
+    now = {_PLACE.sub("{}", line) for line in after.splitlines()}
+    names = [line for line in before.splitlines() if line and not line.startswith("#")]
+    return [line for line in names if _PLACE.sub("{}", line) not in now]
 
 
 def build_page(document: Mapping[str, Any]) -> str:
@@ -313,11 +242,12 @@ def build_page(document: Mapping[str, Any]) -> str:
         "Workflows": list_workflows(),
         "Activities": list_activities(),
         "Types of errors in histories": list_failures(),
-        "Queues, ids, schedules and keys": list_formats(),
+        "Queues, ids, schedules and keys of each system": list_formats(),
         "Search attributes": (f"search attribute {each.name}" for each in temporal.SEARCH_ATTRIBUTES),
         "Channels of the database": list_channels(),
         "Webhooks": list_webhooks(),
-        "Codes of problems and faults": (f"code {code}" for code, _ in find_calls_with_codes()),
+        "Codes of problems and faults": wire_codes.list_lines(document),
+        "Quotas": list_quotas(),
         "Routes": list_routes(document),
         "Metrics": (f"metric {observability.name_metric(each)}" for each in observability.list_metrics()),
         "Settings": (f"setting {each.name}" for each in settings_reference.variables()),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import tomllib
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
+import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import domain
@@ -88,3 +90,38 @@ def test_the_version_is_the_package_s() -> None:
     assert pyproject["project"]["dynamic"] == ["version"]
     assert source == Path(domain.__file__).relative_to(Path.cwd())
     assert DOCUMENT["info"]["version"] == domain.VERSION
+
+
+def test_enumerations_of_answers_are_marked_unless_a_state_has_them() -> None:
+    """A client has to take values of the former that it does not know; `docs/reference/compatibility.md` says so."""
+    schemas = DOCUMENT["components"]["schemas"]
+    marked = {name for name, schema in schemas.items() if "x-extensible-enum" in schema}
+    assert {"WaitKind", "Module", "ConcernKind", "DownloadPhase", "FailureReason"} <= marked
+    assert marked.isdisjoint({"DownloadState", "TransferState", "MessageState", "SliceState", "WorkflowProgress"})
+    assert schemas["AddressPauseResponse"]["properties"]["of"]["x-extensible-enum"] == ["system", "cycle", "module"]
+    assert openapi.EXTENSIBLE_SENTENCE in schemas["WaitKind"]["description"]
+    assert "x-extensible-enum" not in schemas["TextEncoding"], "only requests have it"
+
+
+@pytest.mark.parametrize("name", sorted(openapi.STATES))
+def test_an_enumeration_that_a_state_has_stays_closed_elsewhere(name: str) -> None:
+    """A program waits for its values, whatever other field has them; a model may hold itself."""
+    letters = {"enum": ["a", "b"], "type": "string"}
+    fields = {
+        name: {"$ref": "#/Letters"},
+        "before": {"anyOf": [{"$ref": "#/Letters"}, {"type": "null"}]},
+        "kinds": {"type": "array", "items": {"$ref": "#/Kind"}},
+        "inner": {"$ref": "#/Toy"},
+    }
+    definitions: dict[str, Any] = {
+        "Letters": {**letters},
+        "Kind": {**letters, "description": "A kind."},
+        "Toy": {"properties": fields},
+    }
+    openapi._mark_extensible_enumerations([{"$ref": "#/Toy"}], definitions)
+    assert definitions["Letters"] == letters
+    assert definitions["Kind"] == {
+        **letters,
+        "description": f"A kind. {openapi.EXTENSIBLE_SENTENCE}",
+        "x-extensible-enum": ["a", "b"],
+    }

@@ -72,7 +72,7 @@ async def test_no_project_takes_the_whole_queue(press: PreviewQueue) -> None:
     other = asyncio.create_task(press.draw_when_turn_comes_or_raise_if_full("other", lambda: "drawn"))
     gate.set()
 
-    assert refused.value.violated == ["project-previews"]
+    assert refused.value.violated == ["previews_per_project"]
     assert await other == "drawn"
     assert await asyncio.gather(*waiting) == [True] * len(waiting)
 

@@ -52,6 +52,7 @@ TOYS: Json = {
                 "properties": {
                     "state": {"enum": ["new", "old"], "type": "string"},
                     "count": {"type": "integer"},
+                    "kind": {"enum": ["car", "ball"], "type": "string", "x-extensible-enum": ["car", "ball"]},
                     "seen": {"type": "string", "format": "date-time"},
                     "all": {"type": "array", "items": {"$ref": "#/components/schemas/Toys"}},
                     "by_name": {"type": "object", "additionalProperties": {"type": "number"}},
@@ -74,7 +75,7 @@ ALLOWED: dict[str, Change] = {
     "an optional field of a request": lambda get, post, new, toys: new.update(weight={"type": "number"}),
     "a field of a response": lambda get, post, new, toys: toys.update(weight={"type": "number"}),
     "a value of a request": lambda get, post, new, toys: new["colour"]["enum"].append("green"),
-    "a value of a response": lambda get, post, new, toys: toys["state"]["enum"].append("broken"),
+    "a value of a response that is extensible": lambda get, post, new, toys: toys["kind"]["enum"].append("doll"),
     "a type of a request": lambda get, post, new, toys: new["size"]["anyOf"].append({"type": "string"}),
     "a field that takes any value": lambda get, post, new, toys: new["size"].pop("anyOf"),
     "a wider limit": lambda get, post, new, toys: new["name"].update(minLength=1, maxLength=10),
@@ -106,6 +107,13 @@ BREAKING: dict[str, Change] = {
         count={"anyOf": [{"type": "integer"}, {"type": "null"}]}
     ),
     "GET /toys: response 200.state cannot be 'old'": lambda get, post, new, toys: toys["state"]["enum"].pop(),
+    "GET /toys: response 200.state can be 'broken'": lambda get, post, new, toys: toys["state"]["enum"].append(
+        "broken"
+    ),
+    "GET /toys: response 200.state may get further values": lambda get, post, new, toys: toys["state"].update(
+        {"x-extensible-enum": ["new", "old"]}
+    ),
+    "GET /toys: response 200.kind cannot be 'ball'": lambda get, post, new, toys: toys["kind"]["enum"].pop(),
     "GET /toys: response 200.state can be any value": lambda get, post, new, toys: toys["state"].pop("enum"),
     "GET /toys: response 200.seen has the format None, not date-time": lambda get, post, new, toys: toys["seen"].pop(
         "format"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from domain import VERSION
-from tests.support import wire_names
+from systems import SYSTEMS
+from tests.support import wire_codes, wire_formats, wire_names
 from tests.support.openapi_changes import list_breaking_changes
 from tests.support.wire_names import API, FROZEN, NAMES, REFERENCE, ROOT
 
@@ -19,18 +23,19 @@ KINDS = {
     "workflow OrderSlice: input.job.window.start is AwareDatetime": "a field of an input",
     "workflow DownloadWorkflow: input.spec.type is excel": "a value of a field",
     "activity order_read: input.settings.retries is int": "a field of an activity",
-    "domain.downloads.names.REQUEST_MEMO = 'asked'": "the key of a memo",
-    "domain.downloads.names.QUEUES = 'downloads-fetch'": "a queue",
-    "domain.downloads.names.build_manifest_key → files/{project_id}/{task_id}/manifest.json": "the key of an object",
-    "domain.downloads.names.build_file_key → files/{project_id}/{task_id}/data.parquet": "a key by the type of a file",
-    "domain.orders.names.build_cycle_schedule_id → order-cycle:{platform}": "the id of a schedule",
-    "domain.orders.names.build_slice_workflow_id → order-slice:{platform}:20260102T030405Z:20260103T000000Z:{suffix}": (
+    "downloads: asked": "the key of a memo",
+    "downloads: downloads-fetch": "a queue",
+    "downloads: files/{project_id}/{task_id}/manifest.json": "the key of an object",
+    "downloads: files/{project_id}/{task_id}/data.parquet": "a key by the type of a file",
+    "orders: order-cycle:{platform}": "the id of a schedule",
+    "orders: order-slice:{platform}:20260102T030405Z:20260103T000000Z:{suffix}": (
         "the id of a workflow, with what may be left out"
     ),
-    "domain.tasks.names.build_lane_workflow_id → tasks/{project_id}/{name}/4": "the id of a lane",
-    "job of transfers, retried → AsyncDownloadJob:1:2:{path}:3.1": "the id of a job",
-    "task of tasks → {key}_{name}_4": "the id of a task",
-    "schedule webhooks-housekeeping": "a schedule of housekeeping",
+    "tasks: tasks/{project_id}/{name}/4": "the id of a lane",
+    "transfers: AsyncDownloadJob:1:2:{path}:3.1": "the id of a job",
+    "tasks: {key}_{name}_4": "the id of a task",
+    "webhooks: webhooks-housekeeping": "a schedule of housekeeping",
+    "webhooks: webhook-id: {delivery_id}": "a header of a webhook",
     "search attribute HaulageState": "a search attribute",
     "channel haulage_downloads": "a channel",
     "channel order_platforms": "another",
@@ -40,6 +45,9 @@ KINDS = {
     "webhook orders.slice_failed": "a type of an alarm",
     "webhook orders.clock_off: message": "a field of an alarm",
     "code quota_exceeded": "a code",
+    "tasks' routes: code 8020": "a number of flowSvr",
+    "quota tasks_open": "a quota",
+    "quota operator_downloads_active": "a quota of operators",
     "GET /v1/ping: health_ping": "a route",
     "setting HAULAGE_ORDERS__SERVE_SECONDS": "a setting",
     "haulage migrate": "a command",
@@ -84,6 +92,51 @@ def test_a_name_that_changes_or_goes_is_missed(line: str, pages: dict[str, str])
     assert wire_names.list_missing_lines(page, f"{page}{line}_2\n") == []
 
 
+def build_names(**names: Any) -> ModuleType:
+    """Build a module of names."""
+    module = ModuleType("names")
+    vars(module).update(SYSTEM="toys", **names)
+    for each in names.values():
+        if callable(each):
+            each.__module__ = "names"
+    return module
+
+
+def test_names_of_a_system_are_listed_without_their_names_in_python() -> None:
+    """`domain/` is not part of what binds, so a refactoring changes nothing; what is no name is left out."""
+
+    def build_key(toy: str) -> str:
+        return f"toys/{toy}.json"
+
+    def build_object_key(item: str) -> str:
+        return f"toys/{item}.json"
+
+    before = build_names(QUEUE="toys-made", QUEUES=("toys-made",), build_key=build_key, FOLDER="toys/")
+    after = build_names(MADE_QUEUE="toys-made", build_object_key=build_object_key, CONTENT_TYPE="text/csv")
+    first, second = ("\n".join(wire_formats.list_names_of_system(each)) for each in (before, after))
+
+    assert set(first.splitlines()) == {"toys: toys", "toys: toys-made", "toys: toys/{toy}.json"}
+    assert wire_names.list_missing_lines(first, second) == []
+
+
+def test_a_value_of_a_system_that_changes_is_missed(pages: dict[str, str]) -> None:
+    """Each of them, and that of a function as well as that of a constant."""
+    lines = [line for line in pages[NAMES].splitlines() if re.match("[a-z]+: ", line)]
+    assert len(lines) > 100
+    assert {line.partition(":")[0] for line in lines} == {*SYSTEMS, "webhooks"}
+    section = "\n".join(lines)
+    for at, line in enumerate(lines):
+        changed = "\n".join([*lines[:at], f"{line}x", *lines[at + 1 :]])
+        assert wire_names.list_missing_lines(section, changed) == [line]
+
+    def build_key(toy: str) -> str:
+        return f"toys-2/{toy}.json"
+
+    after = "\n".join(wire_formats.list_names_of_system(build_names(QUEUE="toys-2", build_key=build_key)))
+    before = "toys: toys-made\ntoys: toys/{toy}.json"
+    assert wire_names.list_missing_lines(before, after) == before.splitlines()
+
+
 def test_a_route_or_a_field_that_goes_is_missed(pages: dict[str, str]) -> None:
     """In the document of this API; toys show each rule in `tests/unit/test_openapi_changes.py`."""
     document = json.loads(pages[API])
@@ -95,7 +148,7 @@ def test_a_route_or_a_field_that_goes_is_missed(pages: dict[str, str]) -> None:
 
 def test_every_place_that_makes_an_event_is_listed() -> None:
     """Types of webhooks are read at these, so a further place is added to the list."""
-    types = {wire_names.read_argument(call, "type") for call in wire_names.find_calls("WebhookEvent")}
+    types = {wire_codes.read_argument(call, "type") for call in wire_codes.find_calls("WebhookEvent")}
     found = {ast.unparse(each) for each in types if not isinstance(each, ast.Constant | None)}
     # A type that is no text where the event is made is one that `list_webhooks` has to know of.
     assert found == {"f'download.{outcome.state}'", "alarm.type", "self.type"}
