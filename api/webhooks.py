@@ -115,7 +115,7 @@ async def list_secrets(call: Call, path: ProjectPath) -> WebhookSecretsResponse:
     "/v1/projects/{project_id}/webhook-secret",
     access=RouteAccess.OWNER,
     status=201,
-    problems={"too_many_secrets": Conflict, "project_revoked": Conflict, "key_not_enough": Forbidden},
+    problems={"too_many_secrets": Conflict, "project_revoked": Conflict, "key_lacks_right": Forbidden},
 )
 async def rotate_secret(call: Call, path: ProjectPath, body: RotateWebhookSecretRequest) -> NewWebhookSecretResponse:
     """Make a new secret and show it.

@@ -13,7 +13,7 @@ from pydantic.json_schema import models_json_schema
 from api.http import problems, sessions
 from api.http.auth import (
     ADMIN_KEY_NEEDED,
-    KEY_NOT_ENOUGH,
+    KEY_LACKS_RIGHT,
     PROJECT_HEADER,
     PROJECT_PARAMETER,
     TICKET_PARAMETER,
@@ -102,7 +102,7 @@ _ALWAYS: dict[str, HTTPStatus] = {
     "unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
 }
 _WITH_KEY: dict[str, HTTPStatus] = dict.fromkeys(
-    ("key_missing", "key_malformed", "key_unknown", "session_over", "session_not_enough"), HTTPStatus.UNAUTHORIZED
+    ("key_missing", "key_malformed", "key_unknown", "session_expired", "session_lacks_right"), HTTPStatus.UNAUTHORIZED
 ) | {QUOTA_EXCEEDED: HTTPStatus.TOO_MANY_REQUESTS, "too_many_wrong_keys": HTTPStatus.TOO_MANY_REQUESTS}
 _WITH_BODY: dict[str, HTTPStatus] = {
     "malformed_json": HTTPStatus.BAD_REQUEST,
@@ -164,7 +164,7 @@ def list_problem_codes(route: Route) -> dict[HTTPStatus, list[str]]:
         known["push_refused"] = HTTPStatus.UNAUTHORIZED
     elif route.access is not RouteAccess.PUBLIC:
         known |= _WITH_KEY
-    is_refused = {ADMIN_KEY_NEEDED: route.access is RouteAccess.ADMIN, KEY_NOT_ENOUGH: route.is_closed_to_some_keys}
+    is_refused = {ADMIN_KEY_NEEDED: route.access is RouteAccess.ADMIN, KEY_LACKS_RIGHT: route.is_closed_to_some_keys}
     known |= {code: HTTPStatus.FORBIDDEN for code, may_be in is_refused.items() if may_be}
     if route.access is RouteAccess.PROJECT:
         known["project_key_needed"] = HTTPStatus.UNAUTHORIZED

@@ -171,7 +171,7 @@ def clean_file_name(name: str, extension: str) -> str:
 # fmt: off
 DownloadCause: TypeAlias = Literal[
     "address_denied", "archive_too_large", "excel_sheet_full", "excel_too_large", "excel_too_many_rows",
-    "excel_uncovered_rows", "inline_rows_gone", "internal", "invalid_url", "max_exec_time", "run_ended",
+    "excel_uncovered_rows", "inline_rows_gone", "internal_error", "invalid_url", "max_exec_time", "run_ended",
     "source_bad_data", "source_bad_drawing", "source_bad_row", "source_bad_total", "source_columns_changing",
     "source_cut_off", "source_empty_page", "source_encoding", "source_endless", "source_first_page",
     "source_grouped", "source_new_column", "source_no_data", "source_no_keys", "source_no_row_head",

@@ -39,7 +39,7 @@ async def test_a_project_sees_its_own_actions(page: Page, console: Console, proj
     await page.get_by_role("link", name="Audit").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Audit log")
     await expect(rows(page)).to_have_count(3)
-    await expect(rows(page).nth(0)).to_contain_text("422expiry_past")
+    await expect(rows(page).nth(0)).to_contain_text("422expiry_in_past")
     await expect(rows(page).nth(0)).to_contain_text('expires_at: "2020-01-01T00:00:00Z"')
     await expect(rows(page).nth(0)).to_contain_text(CREATE_KEY)
     await expect(rows(page).nth(2)).to_contain_text("201")

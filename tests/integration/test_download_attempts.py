@@ -129,7 +129,7 @@ async def test_trouble_of_ours_is_told_without_its_text(exports: Downloads, monk
     told = await attempts(exports, done["task_id"])
 
     [step] = [step for step in told.body["steps"] if step["step"] == "probe"]
-    assert (step["state"], step["attempts"], step["fault"]["code"]) == ("succeeded", 2, "internal")
+    assert (step["state"], step["attempts"], step["fault"]["code"]) == ("succeeded", 2, "internal_error")
     assert "inside-7" not in str(told.body)
 
 

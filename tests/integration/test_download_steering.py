@@ -84,7 +84,7 @@ async def test_a_file_can_be_removed_before_its_time(exports: Downloads) -> None
 
     assert (removed.status, removed.body["state"], again.body) == (200, "expired", removed.body)
     assert (followed.status, followed.code) == (410, "download_expired")
-    assert (refused.status, refused.code) == (409, "download_not_over")
+    assert (refused.status, refused.code) == (409, "download_not_ended")
     await eventually(exports.is_empty)
 
 
