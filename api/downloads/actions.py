@@ -138,7 +138,7 @@ async def _wait_until_retry_starts(call: Call, before: Download) -> DownloadResp
     except TimeoutError:
         waiting = {
             "state": DownloadState.PENDING,
-            "label": DownloadState.PENDING.chinese_label,
+            "state_label": DownloadState.PENDING.chinese_label,
             "phase": DownloadPhase.WAITING,
         }
         return responses.build_response_from_row(before).model_copy(
