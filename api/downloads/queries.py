@@ -122,7 +122,7 @@ class ActivityWithAttemptCountResponse(Response):
 class ActivityAttemptsResponse(Response):
     """The activities of the last run."""
 
-    steps: list[ActivityWithAttemptCountResponse] = Field(
+    items: list[ActivityWithAttemptCountResponse] = Field(
         description="newest first; none once the engine has forgotten the run"
     )
     more: bool = Field(description="whether there were earlier ones")
@@ -144,10 +144,10 @@ async def list_activity_attempts(call: Call, path: DownloadPath, query: AttemptL
     except RPCError as error:
         if not outages.is_workflow_or_schedule_missing(error):
             raise
-        return ActivityAttemptsResponse(steps=[], more=False)
+        return ActivityAttemptsResponse(items=[], more=False)
     for step in found:
         await _mark_step_failed_if_result_asks_for_retry(call.services.engine, step)
-    return ActivityAttemptsResponse(steps=[_build_step_response(step) for step in found], more=not is_all)
+    return ActivityAttemptsResponse(items=[_build_step_response(step) for step in found], more=not is_all)
 
 
 class _ResultWithRetryWait(BaseModel):

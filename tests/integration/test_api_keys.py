@@ -127,7 +127,7 @@ async def test_a_key_does_nothing_to_keys_and_secrets_beyond_itself(api_client: 
             ("POST", f"/keys/{full.key_id}/rotate", {}),
             ("POST", "/keys", {"expires_at": later}),
             ("POST", "/keys", {}),
-            ("POST", "/webhook-secret", {"overlap_seconds": 0}),
+            ("POST", "/webhook-secrets", {"overlap_seconds": 0}),
         ]
         for method, path, body in beyond:
             reply = await api_client.ask(method, project + path, key=limited, json=body)

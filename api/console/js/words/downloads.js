@@ -90,8 +90,8 @@ add("downloads", {
       title: "Quotas",
       used: "{used} of {limit}",
       back: "some back in {time}",
-      project: { submissions: "Started this minute", active: "Not finished", bytes: "Made today", rows: "Rows made today" },
-      operator: { submissions: "Started by the operator this minute", active: "The operator’s, not finished", bytes: "Made for the operator today", rows: "Rows made for the operator today" },
+      project: { downloads: "Started this minute", active: "Not finished", bytes: "Made today", rows: "Rows made today" },
+      operator: { downloads: "Started by the operator this minute", active: "The operator’s, not finished", bytes: "Made for the operator today", rows: "Rows made for the operator today" },
     },
     file: {
       title: "File",
@@ -240,8 +240,8 @@ add("downloads", {
       title: "配额",
       used: "{used} / {limit}",
       back: "{time}后恢复部分",
-      project: { submissions: "本分钟已发起", active: "未完成", bytes: "今日已生成", rows: "今日已生成行数" },
-      operator: { submissions: "该操作人本分钟已发起", active: "该操作人未完成", bytes: "该操作人今日已生成", rows: "该操作人今日已生成行数" },
+      project: { downloads: "本分钟已发起", active: "未完成", bytes: "今日已生成", rows: "今日已生成行数" },
+      operator: { downloads: "该操作人本分钟已发起", active: "该操作人未完成", bytes: "该操作人今日已生成", rows: "该操作人今日已生成行数" },
     },
     file: {
       title: "文件",
