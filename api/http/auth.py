@@ -185,7 +185,7 @@ class Authenticator:
             raise _build_session_error()
         if not self.cookies.is_cookie_sufficient(request, for_web_ui=route.for_web_ui):
             raise Unauthenticated(
-                "session_lacks_right",
+                "session_origin_unproven",
                 "The session's cookie alone does not allow this: any page could have made the browser send it.",
                 f"Send the header `{CONSOLE_HEADER}: 1` with it, or a key as `Authorization: Bearer hlg_…`.",
             )
@@ -203,7 +203,7 @@ class Authenticator:
         ticket = self.cookies.read_ticket_even_if_ended(request.query[TICKET_PARAMETER])
         if ticket is None or ticket.path != request.path:
             raise Unauthenticated(
-                "ticket_mismatch", "This ticket is not for this address.", "Ask for one with your key."
+                "ticket_mismatch", "This is no ticket for this address.", "Ask for one with your key."
             )
         if ticket.session.until <= datetime.now(UTC) and not is_response_started:
             raise Unauthenticated("ticket_expired", "This ticket has ended.", "Ask for a new one with your key.")

@@ -102,7 +102,8 @@ _ALWAYS: dict[str, HTTPStatus] = {
     "unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
 }
 _WITH_KEY: dict[str, HTTPStatus] = dict.fromkeys(
-    ("key_missing", "key_malformed", "key_unknown", "session_expired", "session_lacks_right"), HTTPStatus.UNAUTHORIZED
+    ("key_missing", "key_malformed", "key_unknown", "session_expired", "session_origin_unproven"),
+    HTTPStatus.UNAUTHORIZED,
 ) | {QUOTA_EXCEEDED: HTTPStatus.TOO_MANY_REQUESTS, "too_many_wrong_keys": HTTPStatus.TOO_MANY_REQUESTS}
 _WITH_BODY: dict[str, HTTPStatus] = {
     "malformed_json": HTTPStatus.BAD_REQUEST,

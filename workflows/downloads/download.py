@@ -224,10 +224,8 @@ class DownloadWorkflow:
             progress.times_processed += 1
             progress.done, progress.done_rows, progress.left_out, progress.warnings = [], 0, [], []
             progress.done_with_new_columns, progress.found_columns = [], {}
-            trouble = self._status.trouble
-            self._status = DownloadStatus(
-                times_processed=progress.times_processed, started_at=workflow.now(), trouble=trouble
-            )
+            count, trouble = progress.times_processed, self._status.trouble
+            self._status = DownloadStatus(times_processed=count, started_at=workflow.now(), trouble=trouble)
             self._publish_status(DownloadState.RUNNING, DownloadPhase.PROBING)
             progress.sources = await self._probe_sources()
             progress.is_fetching = True
