@@ -81,9 +81,7 @@ class Concern(Response):
 
     kind: ConcernKind
     count: int = Field(description="how many")
-    largest_groups: list[ConcernGroup] = Field(
-        description=f"the {GROUPS_SHOWN} largest of what it counts, by subject and cause"
-    )
+    largest_groups: list[ConcernGroup] = Field(description=f"its {GROUPS_SHOWN} largest, by subject and cause")
 
 
 class SystemWorkload(Response):
@@ -298,8 +296,7 @@ class OverviewSnapshotReader:
         ]
         if is_admin:
             shown = [
-                each.model_copy(update={"engine_url": self._build_engine_url(each.system, project_id)})
-                for each in shown
+                one.model_copy(update={"engine_url": self._build_engine_url(one.system, project_id)}) for one in shown
             ]
         read = {each.system for each in shown}
         return OverviewResponse(
@@ -385,10 +382,8 @@ def _derive_concerns(
 
 
 def _build_concern_with_largest_groups(kind: ConcernKind, workload: CountsAndConcerns) -> Concern:
-    found = sorted((-count, detail) for detail, count in workload.details.items() if detail.kind is kind)
-    groups = [
-        ConcernGroup(count=-count, subject=each.subject, cause=each.cause) for count, each in found[:GROUPS_SHOWN]
-    ]
+    found = sorted((-count, detail) for detail, count in workload.details.items() if detail.kind is kind)[:GROUPS_SHOWN]
+    groups = [ConcernGroup(count=-count, subject=each.subject, cause=each.cause) for count, each in found]
     return Concern(kind=kind, count=workload.concerns[kind], largest_groups=groups)
 
 

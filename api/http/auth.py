@@ -202,9 +202,7 @@ class Authenticator:
     async def _identify_by_ticket(self, request: web.Request, *, is_response_started: bool) -> Caller:
         ticket = self.cookies.read_ticket_even_if_ended(request.query[TICKET_PARAMETER])
         if ticket is None or ticket.path != request.path:
-            raise Unauthenticated(
-                "ticket_mismatch", "This is no ticket for this address.", "Ask for one with your key."
-            )
+            raise Unauthenticated("ticket_mismatch", "It is no ticket for this address.", "Ask for one with your key.")
         if ticket.session.until <= datetime.now(UTC) and not is_response_started:
             raise Unauthenticated("ticket_expired", "This ticket has ended.", "Ask for a new one with your key.")
         caller = await self._identify_session_owner(ticket.session)
