@@ -35,7 +35,7 @@ def row(number: int, project_id: str, **changes: Any) -> Download:
         "created_at": moment,
         "started_at": moment,
         "finished_at": moment + timedelta(seconds=10),
-        "times_processed": 1,
+        "processings": 1,
         "total_rows": 1_000,
         "rows": 1_000,
         "bytes": 5_000,
@@ -236,7 +236,7 @@ async def test_what_no_worker_has_taken_up_is_pending(api_client: ApiClient) -> 
         task_ids.insert(0, started.body["task_id"])
 
     async def list_pending(key: str = key, **query: str) -> list[str]:
-        reply = await api_client.ask("GET", f"/v1/downloads?{urlencode({'status': 'pending', **query})}", key=key)
+        reply = await api_client.ask("GET", f"/v1/downloads?{urlencode({'state': 'pending', **query})}", key=key)
         assert reply.status == 200, reply.body
         return [item["task_id"] for item in reply.body["items"]]
 
