@@ -42,7 +42,7 @@ $(DOCS): $(TOOLS) requirements-docs.lock
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --requirement
 UV := $(BIN)/uv pip install --python $(BIN)/python --cache-dir $(VENV)/.cache --require-hashes --compile-bytecode --requirement
 define install
-echo "Installing what $(2) needs: $$(grep -c == $(1)) packages of $(1)."; \
+echo "Installing what $(2) needs: those packages of $(1) that are for this machine."; \
 if { test -x $(BIN)/uv || { echo "First uv, which installs the others."; $(PIP) requirements-uv.lock; }; } && $(UV) $(1); then rm -rf $(VENV)/.cache; \
 else rm -rf $(VENV)/.cache; echo "uv could not do it; pip takes some minutes."; $(PIP) $(1); fi
 endef

@@ -296,7 +296,7 @@ class OverviewSnapshotReader:
         ]
         if is_admin:
             shown = [
-                one.model_copy(update={"engine_url": self._build_engine_url(one.system, project_id)}) for one in shown
+                row.model_copy(update={"engine_url": self._build_engine_url(row.system, project_id)}) for row in shown
             ]
         read = {each.system for each in shown}
         return OverviewResponse(

@@ -17,6 +17,11 @@ function prose(text) {
   return (text ?? "").split("`").map((piece, index) => (index % 2 ? el("code", {}, piece) : piece));
 }
 
+/** Paragraphs of a text, which blank lines separate; the browser joins the lines of each. */
+function paragraphs(text, attributes = {}) {
+  return text.trim().split(/\n\s*\n/).map((paragraph) => el("p", attributes, ...prose(paragraph)));
+}
+
 function resolve(spec, schema) {
   return schema?.$ref ? spec.components.schemas[schema.$ref.split("/").pop()] : schema ?? {};
 }
@@ -125,7 +130,7 @@ function article(spec, path, method, operation) {
     el("span", { class: "access" }, access(operation)),
     el("h3", {}, el("span", { class: `method ${method}` }, method), " ", el("span", { class: "path" }, path)),
     el("p", {}, operation.summary),
-    operation.description ? el("p", { class: "text quiet" }, ...prose(operation.description)) : null,
+    ...(operation.description ? paragraphs(operation.description, { class: "quiet" }) : []),
     el("pre", {}, curl(spec, path, method, operation)),
     ...(parameters.length ? [el("h4", {}, "Parameters"), el("table", {}, ...parameters)] : []),
     ...(body ? [el("h4", {}, "Body"), shape(spec, body.schema)] : []),
@@ -148,7 +153,7 @@ function show(spec) {
   const index = document.getElementById("index");
   content.replaceChildren(
     el("h1", {}, `${spec.info.title} `, el("span", { class: "quiet" }, spec.info.version)),
-    el("p", { class: "text" }, ...prose(spec.info.description)),
+    ...paragraphs(spec.info.description),
     el("p", {}, el("a", { href: "/openapi.json" }, "OpenAPI 3.1 document")),
     el("details", {}, el("summary", {}, "fields of a problem"), fields(spec, spec.components.schemas.Problem)));
   for (const tag of spec.tags) {

@@ -33,6 +33,7 @@ Haulage moves data for business systems, durably.
 Send a key as `Authorization: Bearer hlg_…`. A key gives access to its own project; what belongs to another one is
 answered with 404, and what needs the admin key with 403. The admin key gives access to any project that the header
 `Haulage-Project` names.
+
 Unknown fields are refused. Errors are `application/problem+json` with a stable `code`, and a sentence that says what
 was wrong and what to do. Only the routes of tasks answer everything but a missing key with 200, and with a number as
 `code` that is 0 on success.

@@ -122,12 +122,13 @@ async def test_what_is_down_is_said_in_a_sentence(
 
 @pytest.mark.long
 async def test_a_failure_leads_to_its_items_by_its_cause(page: Page, console: Console, project: Project) -> None:
-    """The line says how many failed and why; the link of a cause shows those."""
+    """The line says how many failed and why in words, with the code as a tooltip; the link of a cause shows those."""
     await console.exports(project).run(console.source.url(rows=5, faults="404"))
     await page.goto("/console")
     concerns = page.locator(".attention")
-    await expect(concerns).to_contain_text("1 download failed: source_status")
-    await concerns.get_by_role("link", name="source_status").click()
+    await expect(concerns).to_contain_text("1 download failed: the source answered with an error status")
+    await expect(concerns.get_by_title("source_status")).to_be_visible()
+    await concerns.get_by_role("link", name="error status").click()
     await expect(page).to_have_url("/console/downloads?state=failed&cause=source_status")
     await expect(page.locator("tbody tr")).to_have_count(1)
 

@@ -6,7 +6,7 @@ import secrets
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from systems import SYSTEMS
 from tests.console.browsing import Troubles, visiting
@@ -43,6 +43,39 @@ async def test_a_wrong_key_is_told_in_the_api_s_words(browser: Browser, console:
 
         await expect(page.get_by_role("alert")).to_contain_text("This is neither the admin key nor a project's key")
         await expect(page.get_by_role("alert")).to_contain_text("Request id")
+
+
+async def test_code_in_sentences_of_the_api_is_shown_as_code(
+    browser: Browser, console: Console, troubles: Troubles
+) -> None:
+    """In a problem and at a field; markup that a sentence quotes stays text, and so does a back-tick that is alone."""
+    troubles.expect("401 POST /v1/session")
+    hostile = "<img src=x onerror='window.ran = true'>"
+    problem = {
+        "title": "Unauthorized",
+        "detail": f"As `haulage up` keeps `{hostile}` there is {hostile}, and a ` alone.",
+        "errors": [{"path": "key", "message": f"It is not `{hostile}`."}, {"path": "", "message": "Send `key`."}],
+    }
+
+    async def refuse(route: Route) -> None:
+        if route.request.method == "POST":
+            await route.fulfill(status=401, content_type="application/problem+json", json=problem)
+        else:
+            await route.continue_()
+
+    async with visiting(browser, console.address, troubles) as page:
+        await page.route("**/v1/session", refuse)
+        await page.goto("/console")
+        await page.get_by_label("API key").fill("not-a-key")
+        await page.get_by_role("button", name="Sign in").click()
+
+        alert = page.get_by_role("alert")
+        await expect(alert).to_contain_text(f"As haulage up keeps {hostile} there is {hostile}, and a ` alone.")
+        await expect(alert.locator("code")).to_have_text(["haulage up", hostile, "key"])
+        await expect(page.locator(".field .fault")).to_have_text(f"It is not {hostile}.")
+        await expect(page.locator(".field .fault code")).to_have_text(hostile)
+        await expect(page.locator("img[src=x]")).to_have_count(0)
+        assert await page.evaluate("window.ran") is None
 
 
 async def test_pages_are_walked_by_links_and_back(page: Page) -> None:

@@ -6,12 +6,16 @@ import re
 from collections.abc import Mapping, Set
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from api import console
 from api.overview import import_overviews
+from domain.downloads.models import DownloadCause
+from domain.orders.slices import SliceCause
 from domain.quotas import STREAMS_QUOTA, QuotaLimits
+from domain.transfers.models import FailureReason
 from systems import SYSTEMS, System
 
 FOLDER = console.FOLDER
@@ -137,6 +141,13 @@ def test_every_quota_has_its_words() -> None:
     """In both languages."""
     for text in read_word_groups("overview.js", "quotaNames"):
         assert set(re.findall(r"^ +(\w+): ", text, re.MULTILINE)) == {*QuotaLimits.model_fields, STREAMS_QUOTA}
+
+
+@pytest.mark.parametrize("cause", sorted({*get_args(DownloadCause), *get_args(SliceCause), *FailureReason}))
+def test_every_cause_of_a_failure_has_words(cause: str) -> None:
+    """In both languages: the overview shows those instead of the code."""
+    words = (FOLDER / "js/words/causes.js").read_text()
+    assert len(re.findall(rf"^ +{cause}: ", words, re.MULTILINE)) == 2
 
 
 def test_a_group_of_words_is_read_to_its_end() -> None:

@@ -63,6 +63,17 @@ def test_named_commands_exist(page: Path) -> None:
     assert set(re.findall(r"`haulage ([a-z]+)", page.read_text())) - commands == set()
 
 
+def test_files_that_examples_write_are_ignored_by_git() -> None:
+    """As the README says: who tries its commands and those of the tutorials has no new files in `git status`."""
+    pages = [ROOT / "README.md", *(ROOT / "docs" / "tutorials").glob("*.md")]
+    pattern = re.compile(r"(?:--out|-o|>) +([a-z][a-z-]*\.[a-z]+)\b")
+    written = {name for page in pages for name in pattern.findall(page.read_text())}
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+
+    assert {"customers.csv", "squares.txt", "own.csv"} <= written
+    assert [name for name in sorted(written) if f"/{name}" not in ignored] == []
+
+
 @each_page
 def test_named_settings_exist(page: Path) -> None:
     """Every HAULAGE_… variable is one that is read."""

@@ -56,6 +56,13 @@ def test_what_is_run_installs_no_tools(target: str) -> None:
     assert DEVELOPMENT not in planned
 
 
+def test_what_is_announced_has_no_count_of_its_own() -> None:
+    """A lock has packages for other machines, too; uv says how many it installed."""
+    announced = [line for line in plan("docs").splitlines() if "Installing what" in line]
+    assert len(announced) == 3
+    assert [line for line in announced if "$(" in line.partition(";")[0] or "grep" in line] == []
+
+
 def test_clean_is_refused_while_an_installation_runs(tmp_path: Path) -> None:
     """It would remove all data of one that runs, or of a demo that runs."""
     folder = create_data_folder(tmp_path / ".haulage" / "demo")

@@ -49,6 +49,19 @@ export function nodes(children) {
     .map((child) => (child instanceof Node ? child : document.createTextNode(String(child))));
 }
 
+const CODE = /`([^`\n]+)`/;
+
+/**
+ * Return a sentence, such as those of the API, as nodes: what is between back-ticks is code. All else stays the text that it
+ * is, as a sentence may quote anything.
+ *
+ * @param {?string} sentence
+ * @returns {Node[]}
+ */
+export function markCode(sentence) {
+  return nodes((sentence ?? "").split(CODE).map((piece, index) => (index % 2 ? h("code", {}, piece) : piece)));
+}
+
 let counted = 0;
 
 /** Return an unused id, for `for`, `aria-labelledby` and the like. */

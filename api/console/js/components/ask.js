@@ -1,6 +1,6 @@
 // A dialog that asks for confirmation before an action.
 
-import { freshId, h } from "../dom.js";
+import { freshId, h, markCode } from "../dom.js";
 import { t } from "../i18n.js";
 
 /**
@@ -27,7 +27,7 @@ export function askFirst({ title, text, action, danger = false, reason = false, 
       "form",
       { method: "dialog" },
       h("h2", { id: titleId }, title),
-      h("div", { id: textId }, typeof text === "string" ? h("p", {}, text) : text),
+      h("div", { id: textId }, typeof text === "string" ? h("p", {}, markCode(text)) : text),
       input && h("label", { class: "field" }, h("span", {}, t("common.reason")), input, h("small", { class: "quiet" }, t("common.reasonHint"))),
       tick && h("label", { class: "tick" }, tick, " ", t("common.confirmTwice")),
       h("div", { class: "ask-buttons" }, cancel, h("button", { class: danger ? "danger" : "primary", value: "yes" }, action)),

@@ -1,6 +1,6 @@
 // Forms: labelled fields that show the API's errors beside the field.
 
-import { freshId, h } from "../dom.js";
+import { clear, freshId, h, markCode } from "../dom.js";
 import { t } from "../i18n.js";
 import { busy, problemBox } from "./problem.js";
 
@@ -97,7 +97,8 @@ function atField(error, rows) {
   // A field may hold a whole record; then each error names the place in it.
   const inside = rows.has(at) ? "" : at.replace(/^\//, "").slice(name.length).replace(/^[./]/, "");
   const text = inside ? `${inside}: ${error.message}` : error.message;
-  found.fault.textContent = found.fault.hidden ? text : `${found.fault.textContent} ${text}`;
+  if (found.fault.hidden) clear(found.fault, markCode(text));
+  else found.fault.append(" ", ...markCode(text));
   found.fault.hidden = false;
   found.input.setAttribute("aria-invalid", "true");
   return true;

@@ -1,6 +1,6 @@
 // Problems, short messages, and buttons that are busy.
 
-import { h } from "../dom.js";
+import { h, markCode } from "../dom.js";
 import { t } from "../i18n.js";
 import { copyable } from "./copying.js";
 
@@ -13,13 +13,13 @@ const TOAST_MS = 6000;
  */
 export function problemBox(problem) {
   const known = problem.name === "Problem";
-  const errors = (problem.errors ?? []).map((error) => h("li", {}, error.path ? [h("code", {}, error.path), " "] : null, error.message));
+  const errors = (problem.errors ?? []).map((error) => h("li", {}, error.path ? [h("code", {}, error.path), " "] : null, markCode(error.message)));
   return h(
     "div",
     { class: "problem", role: "alert" },
-    h("p", { class: "problem-title" }, known ? problem.title : t("common.failed")),
-    h("p", {}, known ? problem.detail : t("common.faultText", { text: problem.message })),
-    problem.hint ? h("p", {}, problem.hint) : null,
+    h("p", { class: "problem-title" }, known ? markCode(problem.title) : t("common.failed")),
+    h("p", {}, known ? markCode(problem.detail) : t("common.faultText", { text: problem.message })),
+    problem.hint ? h("p", {}, markCode(problem.hint)) : null,
     errors.length ? h("ul", {}, errors) : null,
     problem.requestId ? h("p", { class: "quiet" }, t("common.requestId"), " ", copyable(problem.requestId)) : null,
   );
@@ -68,7 +68,7 @@ class ToastRegion extends HTMLElement {
   }
 
   say(text) {
-    const toast = h("p", { class: "toast" }, text);
+    const toast = h("p", { class: "toast" }, markCode(text));
     this.append(toast);
     setTimeout(() => toast.remove(), TOAST_MS);
   }

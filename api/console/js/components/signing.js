@@ -1,6 +1,6 @@
 // A dialog that asks for confirmation with the operator's name and a reason, which go into the audit log.
 
-import { h } from "../dom.js";
+import { h, markCode } from "../dom.js";
 import { t } from "../i18n.js";
 import { askFirst } from "./ask.js";
 
@@ -17,7 +17,7 @@ export async function signFirst(question) {
   const text = h(
     "div",
     {},
-    typeof question.text === "string" ? h("p", {}, question.text) : question.text,
+    typeof question.text === "string" ? h("p", {}, markCode(question.text)) : question.text,
     h("label", { class: "field" }, h("span", {}, t("common.who")), who, h("small", { class: "quiet" }, t("common.whoHint"))),
   );
   const confirmation = askFirst({ ...question, text, reason: "required" });

@@ -2,7 +2,7 @@
 
 import { get, watch } from "../api.js";
 import { ago, badge, duration, number } from "../components/index.js";
-import { clear, freshId, h } from "../dom.js";
+import { clear, freshId, h, markCode } from "../dom.js";
 import { has, t } from "../i18n.js";
 import { SECTIONS, link } from "../navigation.js";
 import { session } from "../session.js";
@@ -10,6 +10,7 @@ import { stylesheet } from "../stylesheet.js";
 import { systemCard } from "./overview/card.js";
 import { queueTable } from "./overview/queues.js";
 import { quotaTable } from "./overview/quotas.js";
+import "../words/causes.js";
 import "../words/overview.js";
 
 const STALE_MS = 10_000;
@@ -65,7 +66,7 @@ function pulse(live, isNew) {
 
 /** Show what a person should look at, with links. It is read out only when it changes. */
 function showConcerns(element, seen) {
-  const down = seen.components.filter((each) => !each.ok).map((each) => h("li", {}, badge("!", "bad"), " ", t("overview.partDown", { part: partName(each.name) }), " ", ago(each.down_since), ": ", h("span", { dir: "auto" }, each.problem)));
+  const down = seen.components.filter((each) => !each.ok).map((each) => h("li", {}, badge("!", "bad"), " ", t("overview.partDown", { part: partName(each.name) }), " ", ago(each.down_since), ": ", h("span", { dir: "auto" }, markCode(each.problem))));
   const unread = down.length && !seen.systems.length ? [h("li", {}, t("overview.unread"))] : [];
   const troubles = seen.systems.flatMap((workload) => workload.concerns.map((concern) => [workload.system, concern]));
   const ages = new Map(seen.systems.map((workload) => [workload.system, workload.oldest_waiting_seconds]));
@@ -90,9 +91,19 @@ function concernItem(system, { kind, count, largest_groups: groups }, age) {
 
 /** A group of a concern: its platform, type or queue with the way there, the cause, and how many of several. */
 function groupOf(system, kind, group, count) {
-  const words = [group.subject, group.cause].filter(Boolean).join(" · ") || t("overview.unknownCause");
+  const cause = causeWords(system, group.cause);
+  const words = [group.subject, group.subject && group.cause ? " · " : "", markCode(cause)];
   const way = wayTo(system, kind, group);
-  return [way ? link(way, words) : h("bdi", {}, words), group.count < count ? ` (${number(group.count)})` : null];
+  const shown = group.subject || group.cause ? words : t("overview.unknownCause");
+  // What programs call a cause is shown where the pointer rests.
+  const title = cause === group.cause ? null : group.cause;
+  return [way ? h("span", { title }, link(way, shown)) : h("bdi", { title }, shown), group.count < count ? ` (${number(group.count)})` : null];
+}
+
+/** A cause in words: a code has them here, anything else is a sentence already. */
+function causeWords(system, cause) {
+  if (system === "transfers") return has(`transfers.reason.${cause}`) ? t(`transfers.reason.${cause}`) : cause;
+  return has(`causes.${cause}`) ? t(`causes.${cause}`) : cause;
 }
 
 const UNITS = { downloads: "downloads", transfers: "targets", orders: "slices", addresses: "messages", tasks: "tasks" };

@@ -2,6 +2,7 @@
 
 import { t } from "../i18n.js";
 import { stylesheet } from "../stylesheet.js";
+import "../words/causes.js";
 import "../words/transfers.js";
 import { hostPage } from "./transfers/host.js";
 import { jobPage } from "./transfers/job.js";

@@ -94,16 +94,6 @@ add("transfers", {
     cancelTask: "Cancel the task",
     cancelTaskTitle: "Cancel 1 target?",
     cancelTaskText: "The target fails with the reason “cancelled”, and so do other tasks of the same target in this job.",
-    reason: {
-      gse_code: "GSE reported an error for the target",
-      gse_refused: "GSE did not accept the task",
-      upload_failed: "The source could not send",
-      agent_offline: "The agent is absent",
-      never_told: "GSE reported nothing about the target",
-      file_unavailable: "The repository did not serve the file",
-      cancelled: "Cancelled",
-      deadline: "The time ran out",
-    },
     meaning: {
       reached: "The file has arrived.",
       running: "The file is on its way.",
@@ -235,16 +225,6 @@ add("transfers", {
     cancelTask: "取消任务",
     cancelTaskTitle: "取消 1 个目标？",
     cancelTaskText: "该目标将以“已取消”的原因失败，本作业中同一目标的其他任务也是如此。",
-    reason: {
-      gse_code: "GSE 报告该目标出错",
-      gse_refused: "GSE 未接受任务",
-      upload_failed: "源端无法发送",
-      agent_offline: "Agent 不在线",
-      never_told: "GSE 未返回该目标的任何结果",
-      file_unavailable: "无法取得文件",
-      cancelled: "已取消",
-      deadline: "超出时限",
-    },
     meaning: {
       reached: "文件已送达。",
       running: "文件正在传输。",

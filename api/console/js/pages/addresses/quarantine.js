@@ -2,7 +2,7 @@
 
 import { address, get } from "../../api.js";
 import { ago, bytes, copyable, dataList, facts, fold, say, twins, when } from "../../components/index.js";
-import { h } from "../../dom.js";
+import { h, markCode } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { go } from "../../navigation.js";
 import { API, BASE_PATH, TOPICS, attempt, messageLink, postExact, signFirst, topicWord } from "./shared.js";
@@ -16,7 +16,7 @@ export async function quarantinePage(place) {
     columns: [
       { title: t("addresses.msgNo"), cell: (each) => each.msg_no },
       { title: t("addresses.topicTitle"), cell: (each) => topicName(each.topic) },
-      { title: t("addresses.whyUnreadable"), cell: (each) => each.reason },
+      { title: t("addresses.whyUnreadable"), cell: (each) => h("span", {}, markCode(each.reason)) },
       { title: t("addresses.size"), cell: (each) => bytes(each.raw_bytes), numeric: true },
       { title: t("addresses.received"), cell: (each) => ago(each.created_at) },
     ],
@@ -39,7 +39,7 @@ export async function unreadablePage(place) {
   const each = await get(`${API}/quarantine/${place.params.id}`);
   return [
     h("p", {}, h("a", { href: `${BASE_PATH}/quarantine` }, t("addresses.backToQuarantine"))),
-    h("section", { class: "card lead" }, h("p", {}, each.reason), h("p", { class: "quiet" }, each.mended_as ? becameMessage(each) : t("addresses.publishAgain"))),
+    h("section", { class: "card lead" }, h("p", {}, markCode(each.reason)), h("p", { class: "quiet" }, each.mended_as ? becameMessage(each) : t("addresses.publishAgain"))),
     h("h2", {}, t("common.details")),
     h(
       "section",

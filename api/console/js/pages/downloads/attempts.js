@@ -2,7 +2,7 @@
 
 import { get } from "../../api.js";
 import { badge, duration, fold, problemBox, when } from "../../components/index.js";
-import { clear, h } from "../../dom.js";
+import { clear, h, markCode } from "../../dom.js";
 import { has, t } from "../../i18n.js";
 
 const STEPS = 50;
@@ -47,7 +47,7 @@ function row(step) {
     cell("count", step.attempts),
     cell("began", when(step.scheduled_at)),
     cell("took", seconds === null ? "–" : duration(seconds)),
-    cell("why", step.fault ? h("span", { dir: "auto" }, `${step.fault.message} ${step.fault.hint}`.trim()) : "–", step.next_attempt_at ? [" ", t("downloads.attempts.next"), " ", when(step.next_attempt_at)] : null),
+    cell("why", step.fault ? h("span", { dir: "auto" }, markCode(`${step.fault.message} ${step.fault.hint}`.trim())) : "–", step.next_attempt_at ? [" ", t("downloads.attempts.next"), " ", when(step.next_attempt_at)] : null),
   );
 }
 

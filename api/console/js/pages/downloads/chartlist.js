@@ -1,6 +1,6 @@
 // The charts of a template: one row each, by the keys of the columns that they show.
 
-import { clear, freshId, h } from "../../dom.js";
+import { clear, freshId, h, markCode } from "../../dom.js";
 import { has, t } from "../../i18n.js";
 
 const KINDS = ["line", "column", "bar", "pie"];
@@ -56,7 +56,7 @@ export function chartList(list, owner, keys) {
       found.inputs[field]?.setAttribute("aria-describedby", found.faults.id);
       found.faults.hidden = false;
       const name = field && has(`downloads.chartField.${field}`) ? t(`downloads.chartField.${field}`) : field;
-      found.faults.append(h("li", {}, name ? h("b", {}, `${name}: `) : null, message));
+      found.faults.append(h("li", {}, name ? h("b", {}, `${name}: `) : null, markCode(message)));
       return true;
     },
     quiet() {

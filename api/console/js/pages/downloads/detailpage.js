@@ -2,7 +2,7 @@
 
 import { del, get, post, watch } from "../../api.js";
 import { ago, askFirst, busy, bytes, copyable, duration, facts, fold, lineChart, number, problemBox, say, twinTexts, when } from "../../components/index.js";
-import { clear, h } from "../../dom.js";
+import { clear, h, markCode } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { projectName } from "../../projects.js";
 import { session, workflowLink } from "../../session.js";
@@ -95,7 +95,7 @@ class Page {
     const last = this.points.at(-1);
     if (!last || download.rows !== last[1]) this.points.push([Date.now(), download.rows]);
     if (this.points.length > POINTS_MAX) this.points.shift();
-    clear(this.live, phases(download), bar(download), this.rates(download), download.trouble ? h("p", { class: "why", dir: "auto" }, t("downloads.again", { why: download.trouble.message, n: download.trouble.attempts }), " ", t("downloads.attempts.next"), " ", ago(download.trouble.next_attempt_at)) : null);
+    clear(this.live, phases(download), bar(download), this.rates(download), download.trouble ? h("p", { class: "why", dir: "auto" }, markCode(t("downloads.again", { why: download.trouble.message, n: download.trouble.attempts })), " ", t("downloads.attempts.next"), " ", ago(download.trouble.next_attempt_at)) : null);
   }
 
   rates(download) {
@@ -206,8 +206,8 @@ function failure({ fault, rows }) {
   return h(
     "section",
     { class: "problem failure", "aria-label": t("downloads.failed") },
-    h("p", { class: "problem-title", dir: "auto" }, fault.message),
-    fault.hint ? h("p", { dir: "auto" }, fault.hint) : null,
+    h("p", { class: "problem-title", dir: "auto" }, markCode(fault.message)),
+    fault.hint ? h("p", { dir: "auto" }, markCode(fault.hint)) : null,
     h("p", { class: "quiet" }, t(fault.retryable ? "downloads.retryHelps" : "downloads.retryNeeds"), rows ? ` ${t("downloads.rowsFetched", { n: rows })}` : "", " ", h("code", {}, fault.code)),
     h("p", {}, h("a", { href: `/console/downloads?cause=${encodeURIComponent(fault.code)}` }, t("downloads.sameCause"))),
   );

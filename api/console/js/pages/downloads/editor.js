@@ -1,6 +1,6 @@
 // The template editor: the same template as trees to type into and as JSON, with every fault at its node or line.
 
-import { clear, h } from "../../dom.js";
+import { clear, h, markCode } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { chartList } from "./chartlist.js";
 import { field } from "./fields.js";
@@ -62,7 +62,7 @@ class Editor {
       const place = locate(path, this.tree);
       return !(place && this.tables[place.region]?.showFault(place.at, place.field, place.rest, message));
     });
-    if (left.length) this.summary.append(h("ul", {}, left.map(({ path, message }) => h("li", {}, h("code", {}, path), " ", message))));
+    if (left.length) this.summary.append(h("ul", {}, left.map(({ path, message }) => h("li", {}, h("code", {}, path), " ", markCode(message)))));
   }
 
   turnTo(mode) {

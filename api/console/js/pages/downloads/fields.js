@@ -1,6 +1,6 @@
 // Fields of the form for a new export: each knows how it is read, and shows what is wrong with it beside itself.
 
-import { freshId, h } from "../../dom.js";
+import { clear, freshId, h, markCode } from "../../dom.js";
 import { t } from "../../i18n.js";
 
 const UNITS = [["seconds", 1], ["minutes", 60], ["hours", 3600], ["days", 86400]];
@@ -28,7 +28,7 @@ export function field(given) {
     read: made.read,
     focus: () => made.inputs[0].focus(),
     showFault(message) {
-      fault.textContent = message ?? "";
+      clear(fault, markCode(message));
       fault.hidden = !message;
       for (const input of made.inputs) {
         if (message) input.setAttribute("aria-invalid", "true");

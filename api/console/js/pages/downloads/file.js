@@ -2,7 +2,7 @@
 
 import { post } from "../../api.js";
 import { busy, bytes, copyable, fold, problemBox, when } from "../../components/index.js";
-import { clear, freshId, h } from "../../dom.js";
+import { clear, freshId, h, markCode } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { fileName } from "./status.js";
 
@@ -54,6 +54,6 @@ async function make(path, seconds, output, button) {
 
 function listed(word, items) {
   if (!items.length) return null;
-  const list = h("ul", {}, items.slice(0, SHOWN_MAX).map((item) => h("li", { dir: "auto" }, item)), items.length > SHOWN_MAX ? h("li", { class: "quiet" }, t("downloads.file.more", { n: items.length - SHOWN_MAX })) : null);
+  const list = h("ul", {}, items.slice(0, SHOWN_MAX).map((item) => h("li", { dir: "auto" }, markCode(item))), items.length > SHOWN_MAX ? h("li", { class: "quiet" }, t("downloads.file.more", { n: items.length - SHOWN_MAX })) : null);
   return fold(t(`downloads.file.${word}`, { n: items.length }), list);
 }

@@ -1,6 +1,6 @@
 // A text box for JSON with numbered lines, of which those with a fault are marked.
 
-import { clear, h } from "../../dom.js";
+import { clear, h, markCode } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { find, lineOf } from "./jsontext.js";
 import { steps } from "./template.js";
@@ -75,5 +75,5 @@ function item({ path, message, start, end }, area) {
     area.scrollTop = Math.max(0, (lineOf(area.value, start) - 3) * height);
   };
   const line = lineOf(area.value, start) + 1;
-  return h("li", {}, h("button", { type: "button", class: "plain", on: { click: show } }, t("downloads.editor.line", { n: line })), h("code", {}, path), " ", message);
+  return h("li", {}, h("button", { type: "button", class: "plain", on: { click: show } }, t("downloads.editor.line", { n: line })), h("code", {}, path), " ", markCode(message));
 }

@@ -1,7 +1,7 @@
 // The status of a download: its state, phase, rows, rate and what remains, in words and as a bar.
 
 import { badge, bytes, duration, number, progress } from "../../components/index.js";
-import { h } from "../../dom.js";
+import { h, markCode } from "../../dom.js";
 import { has, t } from "../../i18n.js";
 
 export const STATES = ["pending", "running", "succeeded", "failed", "cancelled", "expired"];
@@ -58,7 +58,7 @@ export function bar(download) {
 /** What came of it, or how far it is, in a line. */
 export function resultLine(download) {
   if (!isFinal(download)) return bar(download);
-  if (download.fault) return h("span", { class: "why", dir: "auto" }, download.fault.message);
+  if (download.fault) return h("span", { class: "why", dir: "auto" }, markCode(download.fault.message));
   if (download.bytes === null) return h("span", { class: "quiet" }, "–");
   return h("span", {}, `${t("downloads.rowsSoFar", { n: download.rows })} · ${bytes(download.bytes)}`);
 }

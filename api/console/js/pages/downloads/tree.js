@@ -1,6 +1,6 @@
 // A tree of heads as a table: a row for each node, its fields to type into, and what is wrong with it below.
 
-import { clear, freshId, h } from "../../dom.js";
+import { clear, freshId, h, markCode } from "../../dom.js";
 import { has, t } from "../../i18n.js";
 import { moreOf } from "./more.js";
 import { control, read } from "./nodefields.js";
@@ -242,7 +242,7 @@ class Tree {
     row.main.classList.add("faulty");
     row.faults.hidden = false;
     const name = field && has(`downloads.node.${field}`) ? t(`downloads.node.${field}`) : field;
-    row.faults.querySelector("ul").append(h("li", {}, name ? h("b", {}, `${name}: `) : null, message));
+    row.faults.querySelector("ul").append(h("li", {}, name ? h("b", {}, `${name}: `) : null, markCode(message)));
     return true;
   }
 }

@@ -2,7 +2,7 @@
 
 import { get } from "../../api.js";
 import { badge, dataList, number, twins, when } from "../../components/index.js";
-import { h } from "../../dom.js";
+import { h, markCode } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { workflowLink } from "../../session.js";
 import { api, windowText } from "./names.js";
@@ -47,5 +47,5 @@ function asked(row) {
 
 function happened(row) {
   if (!row.fault) return "";
-  return h("span", { class: "two-lines fault-cell" }, h("span", {}, row.fault.message), h("small", { class: "quiet" }, row.fault.code));
+  return h("span", { class: "two-lines fault-cell" }, h("span", {}, markCode(row.fault.message)), h("small", { class: "quiet" }, row.fault.code));
 }

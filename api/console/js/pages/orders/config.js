@@ -2,7 +2,7 @@
 
 import { get, put } from "../../api.js";
 import { badge, busy, problemBox, say } from "../../components/index.js";
-import { clear, freshId, h } from "../../dom.js";
+import { clear, freshId, h, markCode } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { api } from "./names.js";
 
@@ -100,7 +100,7 @@ export async function configEditor(level, done = async () => {}, ask = async () 
   function atField(error) {
     const found = rows.get((error.path ?? "").split(/[./[]/)[0]);
     if (!found) return false;
-    found.fault.textContent = error.message;
+    clear(found.fault, markCode(error.message));
     found.fault.hidden = false;
     found.input.setAttribute("aria-invalid", "true");
     return true;

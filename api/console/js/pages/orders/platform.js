@@ -2,7 +2,7 @@
 
 import { get } from "../../api.js";
 import { badge, busy, duration, facts, number, problemBox, tabs } from "../../components/index.js";
-import { clear, h } from "../../dom.js";
+import { clear, h, markCode } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { poll, latestOnly } from "../../polling.js";
 import { go, link } from "../../navigation.js";
@@ -123,8 +123,8 @@ function figures(known) {
     [t("orders.account"), `${known.kind} · ${known.shop}`],
     [t("orders.address"), h("span", { class: "path" }, known.base_url)],
     known.unserved_since ? [t("orders.unservedSince"), moment(known.unserved_since)] : null,
-    known.credentials_fault && [t("orders.refusedSince"), h("span", {}, moment(known.credentials_failed_since), " · ", known.credentials_fault.message, " ", known.credentials_fault.hint)],
-    known.clock_fault && [t("orders.clockUnreadSince"), h("span", {}, moment(known.clock_failed_since), " · ", known.clock_fault.message, " ", known.clock_fault.hint)],
+    known.credentials_fault && [t("orders.refusedSince"), h("span", {}, moment(known.credentials_failed_since), " · ", markCode(`${known.credentials_fault.message} ${known.credentials_fault.hint}`))],
+    known.clock_fault && [t("orders.clockUnreadSince"), h("span", {}, moment(known.clock_failed_since), " · ", markCode(`${known.clock_fault.message} ${known.clock_fault.hint}`))],
     known.workflow_id && [t("orders.workflow"), workflowLink(known.workflow_id)],
   ].filter(Boolean));
 }

@@ -2,7 +2,7 @@
 
 import { Problem, get, post, put } from "../../api.js";
 import { busy, form, number as figure, say, when } from "../../components/index.js";
-import { clear, h } from "../../dom.js";
+import { clear, h, markCode } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { go } from "../../navigation.js";
 import { listProjects } from "../../projects.js";
@@ -63,7 +63,7 @@ function triedPage(seen) {
     { class: "card" },
     h("h2", {}, word("tried", { n: seen.rows })),
     h("p", { class: "quiet" }, word("triedText", { start: when(seen.start).textContent, end: when(seen.end).textContent, total: seen.total === null ? "–" : figure(seen.total) })),
-    seen.problems.length ? h("ul", {}, seen.problems.map((sentence) => h("li", {}, sentence))) : h("p", {}, word("triedWell")),
+    seen.problems.length ? h("ul", {}, seen.problems.map((sentence) => h("li", {}, markCode(sentence)))) : h("p", {}, word("triedWell")),
     rows.length ? h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": word("tried", { n: seen.rows }) }, h("table", { class: "list" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows))) : null,
   );
 }

@@ -2,7 +2,7 @@
 
 import { get } from "../../api.js";
 import { badge, busy, copyable, facts, number, problemBox } from "../../components/index.js";
-import { clear, h } from "../../dom.js";
+import { clear, h, markCode } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { drawIfChanged, poll, latestOnly } from "../../polling.js";
 import { link } from "../../navigation.js";
@@ -48,7 +48,7 @@ function fault(slice) {
   if (slice.reason) return h("p", {}, t("orders.skippedFor", { reason: slice.reason }));
   const fault = slice.fault ?? slice.reread?.fault;
   if (!fault) return null;
-  return h("div", { class: "problem" }, h("p", { class: "problem-title" }, fault.message), h("p", {}, fault.hint), h("p", { class: "quiet" }, t(fault.retryable ? "orders.retryHelps" : "orders.retryNeeds"), " ", h("code", {}, fault.code)));
+  return h("div", { class: "problem" }, h("p", { class: "problem-title" }, markCode(fault.message)), h("p", {}, markCode(fault.hint)), h("p", { class: "quiet" }, t(fault.retryable ? "orders.retryHelps" : "orders.retryNeeds"), " ", h("code", {}, fault.code)));
 }
 
 /** What was tried, why it failed, and when it is tried again, of a slice that is being read. */
@@ -56,7 +56,7 @@ function reading(now) {
   if (!now) return null;
   const { attempt, fault: last, next_attempt_at: next } = now;
   const words = last ? t("orders.tries.failed", { n: next ? attempt : attempt - 1, why: `${last.message} ${last.hint}`.trim() }) : t("orders.tries.first", { n: attempt });
-  return h("p", { class: "why", dir: "auto" }, words, " ", last && (next ? [t("orders.tries.next"), " ", moment(next)] : t("orders.tries.now")));
+  return h("p", { class: "why", dir: "auto" }, markCode(words), " ", last && (next ? [t("orders.tries.next"), " ", moment(next)] : t("orders.tries.now")));
 }
 
 function ledger(slice) {

@@ -2,7 +2,7 @@
 
 import { Problem, address, get } from "../../api.js";
 import { badge, dataList, number, twins } from "../../components/index.js";
-import { h } from "../../dom.js";
+import { h, markCode } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { deedsOf, steer } from "./deeds.js";
 import { SLICE_STATES, api, href, rereadBadge, sliceBadge, typedMoment, windowText } from "./names.js";
@@ -75,5 +75,5 @@ function happened(slice) {
   if (slice.reason) return h("span", {}, t("orders.skippedFor", { reason: slice.reason }));
   const fault = slice.fault ?? slice.reread?.fault;
   if (!fault) return "";
-  return h("span", { class: "two-lines fault-cell" }, h("span", {}, fault.message), h("small", { class: "quiet" }, fault.code));
+  return h("span", { class: "two-lines fault-cell" }, h("span", {}, markCode(fault.message)), h("small", { class: "quiet" }, fault.code));
 }

@@ -2,7 +2,7 @@
 
 import { address as apiAddress, get, post } from "../../api.js";
 import { ago, askFirst, busy, copyable, dataList, facts, number, problemBox, progress, say, twins, when } from "../../components/index.js";
-import { clear, h } from "../../dom.js";
+import { clear, h, markCode } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { poll } from "../../polling.js";
 import { go } from "../../navigation.js";
@@ -121,7 +121,7 @@ function renderFailures(job, choose) {
       "li",
       {},
       h("b", {}, number(trouble.count)),
-      h("div", {}, h("p", {}, meaning({ ...trouble, message: trouble.meaning })), h("small", { class: "quiet" }, describeCause(trouble))),
+      h("div", {}, h("p", {}, markCode(meaning({ ...trouble, message: trouble.meaning }))), h("small", { class: "quiet" }, describeCause(trouble))),
       h("button", { type: "button", on: { click: () => choose(trouble) } }, t("transfers.showThese", { n: trouble.count })),
     ),
   );

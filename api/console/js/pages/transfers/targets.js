@@ -1,7 +1,7 @@
 // The cells of a target in a list: its host, its state, why it failed, and where the file is.
 
 import { ago, badge, fold, number, progress, when } from "../../components/index.js";
-import { h } from "../../dom.js";
+import { h, markCode } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { link } from "../../navigation.js";
 import { href, isFinal, meaning, meaningOfCode, stateBadge, tone } from "./states.js";
@@ -70,10 +70,10 @@ function renderState(target) {
 }
 
 function renderReason(target) {
-  if (target.next_try_at) return h("p", { class: "said" }, target.message);
+  if (target.next_try_at) return h("p", { class: "said" }, markCode(target.message));
   if (!target.reason) return target.code && target.code !== 115 ? meaningOfCode(target.code) : "";
   const detail = target.reason === "gse_code" ? fold(t("transfers.said"), h("p", { class: "said" }, target.message)) : null;
-  return h("div", { class: "why" }, h("p", {}, meaning(target)), h("small", { class: "quiet" }, describeCause({ ...target, status: target.status })), detail);
+  return h("div", { class: "why" }, h("p", {}, markCode(meaning(target))), h("small", { class: "quiet" }, describeCause({ ...target, status: target.status })), detail);
 }
 
 function renderLocation(target) {

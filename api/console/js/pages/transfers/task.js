@@ -2,7 +2,7 @@
 
 import { get, post } from "../../api.js";
 import { askFirst, busy, copyable, facts, number, problemBox, progress, say } from "../../components/index.js";
-import { clear, h } from "../../dom.js";
+import { clear, h, markCode } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { drawIfChanged, poll, latestOnly } from "../../polling.js";
 import { link } from "../../navigation.js";
@@ -22,9 +22,9 @@ export async function taskPage(place) {
     const says = task.reason ? meaning(task) : task.code === null ? "" : meaningOfCode(task.code);
     clear(
       card,
-      h("p", { class: "job-says" }, stateBadge(task.status), " ", says),
+      h("p", { class: "job-says" }, stateBadge(task.status), " ", markCode(says)),
       task.status === "Running" ? progress(task.progress / 100, `${number(task.progress)} % · ${number(task.speed)} KB/s`) : null,
-      task.message && task.message !== says ? h("p", { class: "quiet said" }, task.message) : null,
+      task.message && task.message !== says ? h("p", { class: "quiet said" }, markCode(task.message)) : null,
       facts([
         [t("transfers.itsJob"), link(href.job(task.job_id), task.job_id)],
         [t("transfers.code"), task.code === null ? null : String(task.code)],
