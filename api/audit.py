@@ -83,7 +83,7 @@ class AuditedActionOutcome:
     "/v1/audit",
     access=RouteAccess.PROJECTS,
     right=KeyRight.OPERATE,
-    problems={"cursor_invalid": Invalid, "key_not_enough": Forbidden},
+    problems={"cursor_invalid": Invalid, "key_lacks_right": Forbidden},
 )
 async def list_actions(call: Call, query: AuditQuery) -> PageResponse[ActionResponse]:
     """List actions, newest first.

@@ -26,7 +26,7 @@ class ComponentHealth(Response):
 
     name: str = Field(description="`database`, `engine` or `bucket`")
     ok: bool
-    trouble: str | None = Field(description="what is wrong; null if it is well")
+    problem: str | None = Field(description="what is wrong; null if it is well")
     down_since: AwareDatetime | None = Field(
         description="when this API process first found that it does not serve; null if it is well"
     )
@@ -40,28 +40,28 @@ async def measure_health_of_all(services: Services) -> list[ComponentHealth]:
 
 async def _measure_health(services: Services, name: str) -> ComponentHealth:
     started = time.perf_counter()
-    trouble = await services.check_component_and_note_down_since(name)
-    milliseconds = None if trouble else round((time.perf_counter() - started) * 1000, 1)
+    problem = await services.check_component_and_note_down_since(name)
+    milliseconds = None if problem else round((time.perf_counter() - started) * 1000, 1)
     return ComponentHealth(
         name=name,
-        ok=trouble is None,
-        trouble=trouble,
-        down_since=services.get_down_since(name) if trouble else None,
+        ok=problem is None,
+        problem=problem,
+        down_since=services.get_down_since(name) if problem else None,
         milliseconds=milliseconds,
     )
 
 
 def is_component_silent(components: Sequence[ComponentHealth], name: str) -> bool:
     """Return whether a component does not answer, so that a call to it would only wait."""
-    return any(each.name == name and each.trouble == outages.NO_ANSWER for each in components)
+    return any(each.name == name and each.problem == outages.NO_ANSWER for each in components)
 
 
 def describe_outages(components: Sequence[ComponentHealth], unread: Sequence[System]) -> str | None:
     """Return which components do not serve, since when, and whose figures are missing for it; None if all is well."""
     said = [
-        f"{NAMES[each.name]} does not serve since {each.down_since:%Y-%m-%d %H:%M:%S} UTC: {each.trouble}"
+        f"{NAMES[each.name]} does not serve since {each.down_since:%Y-%m-%d %H:%M:%S} UTC: {each.problem}"
         for each in components
-        if each.trouble
+        if each.problem
     ]
     if unread:
         said.append(f"The figures of {', '.join(unread)} cannot be read at present.")

@@ -37,7 +37,7 @@ class _DayCount:
 
     saved: int
     """By all processes, as it was read."""
-    resets_seconds: float | None
+    resets_in_seconds: float | None
     read_at: float
     unsaved: int = 0
 
@@ -73,7 +73,7 @@ class DailyQuotaCounter:
                     [name],
                     f"This project has used {count.total:,} of its quota {name} within a day, and may use {limit:,}.",
                     "Some comes back as time passes: GET /v1/quotas shows when.",
-                    count.resets_seconds or SAVE_SECONDS,
+                    count.resets_in_seconds or SAVE_SECONDS,
                 )
         for name, count in counts.items():
             if amounts[name]:
@@ -93,7 +93,7 @@ class DailyQuotaCounter:
     async def read_usage(self, project_id: str, name: str) -> SingleQuotaUsage:
         """Return how much of a quota a project has used, by a read that saves what this process has counted."""
         count = await self._shared_saves.read_anew(build_day_bucket_name(name, project_id))
-        return SingleQuotaUsage(name, count.saved, count.resets_seconds)
+        return SingleQuotaUsage(name, count.saved, count.resets_in_seconds)
 
     async def save_all(self) -> None:
         """Save what is not saved yet, as this process stops; nothing is saved after that."""
@@ -132,12 +132,12 @@ class DailyQuotaCounter:
     async def _save_and_read(self, bucket: str) -> _DayCount:
         count = self._known.get(bucket)
         amount = count.unsaved if count else 0
-        total, resets_seconds = await self._limiter.spend_and_read(UncheckedSpending(bucket, amount, DAY_SECONDS))
+        total, resets_in_seconds = await self._limiter.spend_and_read(UncheckedSpending(bucket, amount, DAY_SECONDS))
         saved = max(0, total)  # what is released may be counted for longer than what it takes back
         if count is None:
-            count = self._known.setdefault(bucket, _DayCount(saved, resets_seconds, time.monotonic()))
+            count = self._known.setdefault(bucket, _DayCount(saved, resets_in_seconds, time.monotonic()))
             self._drop_longest_unused_without_unsaved()
-        count.saved, count.resets_seconds, count.read_at = saved, resets_seconds, time.monotonic()
+        count.saved, count.resets_in_seconds, count.read_at = saved, resets_in_seconds, time.monotonic()
         count.unsaved -= amount
         return count
 

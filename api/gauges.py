@@ -75,7 +75,7 @@ def _set_overview_gauges(overview: OverviewResponse) -> None:
             ITEMS.labels(each.system, state).set(count)
             OLDEST.labels(each.system, state).set(seconds or 0.0)
         for kind in ConcernKind:
-            CONCERNS.labels(each.system, kind).set(sum(one.count for one in each.concerns if one.trouble is kind))
+            CONCERNS.labels(each.system, kind).set(sum(one.count for one in each.concerns if one.kind is kind))
     for queue in overview.queues:
         QUEUE_WORKERS.labels(queue.system, queue.name).set(queue.workers)
         QUEUE_BACKLOG.labels(queue.system, queue.name).set(queue.backlog)

@@ -40,7 +40,7 @@ _ALIVE = LivenessResponse()
 class ReadinessResponse(Response):
     """Every component answers and can be written."""
 
-    parts: dict[str, Literal["ok"]]
+    components: dict[str, Literal["ok"]]
 
 
 @routes.get("/v1/ping", access=RouteAccess.PUBLIC)
@@ -68,14 +68,14 @@ async def check_readiness(call: Call) -> ReadinessResponse:
     health = await components.measure_health_of_all(call.services)
     down = [each for each in health if not each.ok]
     if not down:
-        return ReadinessResponse(parts={each.name: "ok" for each in health})
+        return ReadinessResponse(components={each.name: "ok" for each in health})
     raise RequestRejected(
         HTTPStatus.SERVICE_UNAVAILABLE,
         "not_ready",
         f"These components do not serve: {', '.join(each.name for each in down)}.",
         "`errors` says what is wrong with each; run `haulage doctor`.",
         errors=[
-            FieldProblem(path=each.name, message=f"{each.trouble} Since {each.down_since:%Y-%m-%d %H:%M:%S} UTC.")
+            FieldProblem(path=each.name, message=f"{each.problem} Since {each.down_since:%Y-%m-%d %H:%M:%S} UTC.")
             for each in down
         ],
     )

@@ -39,7 +39,7 @@ RECONNECT_MILLISECONDS: Final = 2_000
 SEND_TIMEOUT_SECONDS: Final = 10.0
 """A stream whose receiver reads nothing for so long is closed."""
 TOO_MANY_STREAMS: Final = "too_many_streams"
-PARTS_SHOWN: Final = 3
+GROUPS_SHOWN: Final = 3
 QUEUE_WAIT_SECONDS: Final = 60
 """The threshold of the alert `HaulageQueueWaits`."""
 QUEUES_CACHE_SECONDS: Final = 20.0
@@ -68,8 +68,8 @@ class QueueStatus(Response):
     backlog_seconds: float = Field(description="for how long the first of it has waited, about")
 
 
-class ConcernPart(Response):
-    """A part of a concern: what is concerned, and why."""
+class ConcernGroup(Response):
+    """What a concern counts of one subject and cause."""
 
     count: int
     subject: str = Field(description="platform, type of tasks, module or queue; empty where there is no such thing")
@@ -79,9 +79,9 @@ class ConcernPart(Response):
 class Concern(Response):
     """Something that a person should look at."""
 
-    trouble: ConcernKind
+    kind: ConcernKind
     count: int = Field(description="how many")
-    parts: list[ConcernPart] = Field(description=f"the {PARTS_SHOWN} largest parts of it, by subject and cause")
+    largest_groups: list[ConcernGroup] = Field(description=f"its {GROUPS_SHOWN} largest, by subject and cause")
 
 
 class SystemWorkload(Response):
@@ -110,10 +110,10 @@ class OverviewResponse(Response):
 
     at: AwareDatetime
     project_id: str | None = Field(description="whose figures these are; null for all projects")
-    trouble: str | None = Field(
+    problem: str | None = Field(
         description="which components do not serve, since when, and what cannot be read; null if all is well"
     )
-    parts: list[ComponentHealth]
+    components: list[ComponentHealth]
     systems: list[SystemWorkload] = Field(
         description="those that the caller may see (addresses belong to no project) and that can be read at present"
     )
@@ -184,7 +184,7 @@ async def read_overview(call: Call) -> OverviewResponse:
 
     A project sees its own figures, the admin key those of all projects, or of the one that it names. Figures are at
     most a few seconds old; those that take long to count are counted less often. While a component does not serve,
-    `trouble` says which and since when, and systems whose figures cannot be read are left out.
+    `problem` says which and since when, and systems whose figures cannot be read are left out.
     """
     return await _read_caller_snapshot(call)
 
@@ -217,7 +217,7 @@ async def stream_overview(call: Call) -> web.StreamResponse:
 
 async def _is_key_still_valid(call: Call, snapshot: OverviewResponse) -> bool:
     """Return whether a stream may go on; it may while keys cannot be read, since then it shows no figures."""
-    if components.is_component_silent(snapshot.parts, "database"):
+    if components.is_component_silent(snapshot.components, "database"):
         return True
     try:
         await call.request.app[auth.AUTHENTICATOR].authenticate(call.request, call.route)
@@ -302,8 +302,8 @@ class OverviewSnapshotReader:
         return OverviewResponse(
             at=now,
             project_id=project_id,
-            trouble=components.describe_outages(health, [system for system in systems if system not in read]),
-            parts=health,
+            problem=components.describe_outages(health, [system for system in systems if system not in read]),
+            components=health,
             systems=shown,
             queues=queues if is_admin else [],
         )
@@ -330,7 +330,7 @@ class OverviewSnapshotReader:
             oldest_running_seconds=workload.running.compute_age_of_oldest(now),
             oldest_waiting_seconds=workload.waiting.compute_age_of_oldest(now),
             oldest_failed_seconds=workload.failed.compute_age_of_oldest(now),
-            concerns=[_build_concern_with_largest_parts(kind, workload) for kind in sorted(workload.concerns)],
+            concerns=[_build_concern_with_largest_groups(kind, workload) for kind in sorted(workload.concerns)],
             paused=build_pause_response(paused.get(system)),
         )
 
@@ -381,10 +381,10 @@ def _derive_concerns(
     return CountsAndConcerns(concerns=+concerns, details=details)
 
 
-def _build_concern_with_largest_parts(kind: ConcernKind, workload: CountsAndConcerns) -> Concern:
-    found = sorted((-count, detail) for detail, count in workload.details.items() if detail.kind is kind)
-    parts = [ConcernPart(count=-count, subject=each.subject, cause=each.cause) for count, each in found[:PARTS_SHOWN]]
-    return Concern(trouble=kind, count=workload.concerns[kind], parts=parts)
+def _build_concern_with_largest_groups(kind: ConcernKind, workload: CountsAndConcerns) -> Concern:
+    found = sorted((-count, detail) for detail, count in workload.details.items() if detail.kind is kind)[:GROUPS_SHOWN]
+    groups = [ConcernGroup(count=-count, subject=each.subject, cause=each.cause) for count, each in found]
+    return Concern(kind=kind, count=workload.concerns[kind], largest_groups=groups)
 
 
 async def _read_queue_status(services: Services, name: str, system: System, answering: set[str]) -> QueueStatus:

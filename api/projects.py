@@ -165,7 +165,7 @@ async def revoke_project(call: Call, path: ProjectPath) -> ProjectResponse:
     access=RouteAccess.OWNER,
     status=201,
     body_optional=True,
-    problems={**KEY_PROBLEMS, "expiry_past": Invalid, "key_not_enough": Forbidden},
+    problems={**KEY_PROBLEMS, "expiry_in_past": Invalid, "key_lacks_right": Forbidden},
 )
 async def create_key(call: Call, path: ProjectPath, body: CreateKeyRequest) -> NewKeyResponse:
     """Create another key.
@@ -174,7 +174,7 @@ async def create_key(call: Call, path: ProjectPath, body: CreateKeyRequest) -> N
     later. A project has at most 20 keys that are neither revoked nor expired.
     """
     if body.expires_at is not None and body.expires_at <= datetime.now(UTC):
-        raise Invalid("expiry_past", "The key would have expired already.", "Send a time that is to come.")
+        raise Invalid("expiry_in_past", "The key would have expired already.", "Send a time that is to come.")
     systems = None if body.systems is None else frozenset[str](body.systems)
     permissions = KeyPermissions(body.right, systems, body.expires_at, body.name)
     _require_key_no_wider_than_callers(call, permissions, "Name these as `systems`, or use another key of the project.")
@@ -197,7 +197,7 @@ async def list_keys(call: Call, path: ProjectPath, query: PageQuery) -> PageResp
     "/v1/projects/{project_id}/keys/{key_id}/rotate",
     access=RouteAccess.OWNER,
     status=201,
-    problems={**KEY_PROBLEMS, "key_revoked": Conflict, "key_expired": Conflict, "key_not_enough": Forbidden},
+    problems={**KEY_PROBLEMS, "key_revoked": Conflict, "key_expired": Conflict, "key_lacks_right": Forbidden},
 )
 async def rotate_key(call: Call, path: KeyPath, body: RotateKeyRequest) -> NewKeyResponse:
     """Replace a key.
@@ -224,7 +224,7 @@ async def rotate_key(call: Call, path: KeyPath, body: RotateKeyRequest) -> NewKe
 
 
 @routes.delete(
-    "/v1/projects/{project_id}/keys/{key_id}", access=RouteAccess.OWNER, problems={"key_not_enough": Forbidden}
+    "/v1/projects/{project_id}/keys/{key_id}", access=RouteAccess.OWNER, problems={"key_lacks_right": Forbidden}
 )
 async def revoke_key(call: Call, path: KeyPath) -> None:
     """Revoke a key for good.
@@ -250,7 +250,7 @@ def require_key_of_all_systems(caller: Caller, purpose: str) -> None:
     """
     if caller.systems is not None:
         raise Forbidden(
-            "key_not_enough",
+            "key_lacks_right",
             f"{purpose} concerns all systems of the project, and this key is for {', '.join(sorted(caller.systems))}.",
             "Use another key of the project.",
         )
@@ -267,7 +267,7 @@ def require_key_without_expiry(caller: Caller, purpose: str) -> None:
     """
     if caller.expires_at is not None:
         raise Forbidden(
-            "key_not_enough",
+            "key_lacks_right",
             f"{purpose} would outlast this key, which expires at {caller.expires_at.isoformat()}.",
             "Use a key of the project that does not expire.",
         )
@@ -302,13 +302,13 @@ def _require_key_no_wider_than_callers(call: Call, key: KeyPermissions, systems_
     caller = call.caller
     if caller.systems is not None and not (key.systems is not None and caller.systems.issuperset(key.systems)):
         raise Forbidden(
-            "key_not_enough",
+            "key_lacks_right",
             f"This key is for {', '.join(sorted(caller.systems))} alone, so that it manages keys for these alone.",
             systems_hint,
         )
     if caller.expires_at is not None and (key.expires_at is None or key.expires_at > caller.expires_at):
         raise Forbidden(
-            "key_not_enough",
+            "key_lacks_right",
             f"This key expires at {caller.expires_at.isoformat()}, so that it manages only keys that expire no later.",
             "Send an earlier `expires_at` for a new key, or use another key of the project.",
         )

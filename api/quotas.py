@@ -34,14 +34,14 @@ class QuotaResponse(Response):
     used: int | None = Field(
         description="null for a limit of one request, and for streams, which each API process counts"
     )
-    resets_seconds: int | None = Field(description="when some of it comes back; null if that is unknown")
+    resets_in_seconds: int | None = Field(description="seconds until some of it comes back; null if that is unknown")
 
 
 class ProjectQuotasResponse(Response):
     """All quotas of a project."""
 
     project_id: str
-    quotas: list[QuotaResponse]
+    items: list[QuotaResponse]
 
 
 class SetQuotasRequest(Request):
@@ -114,7 +114,7 @@ async def _read_usage_and_build_response(call: Call, project_id: str, limits: Qu
         usages = await quotas.read_usage(call, project_id, limits)
         found += [_build_quota_response(call, limits, system, usage) for usage in usages]
     found.append(_build_streams_quota_response(call.services.settings.api.streams_per_project))
-    return ProjectQuotasResponse(project_id=project_id, quotas=found)
+    return ProjectQuotasResponse(project_id=project_id, items=found)
 
 
 def _build_streams_quota_response(limit: int) -> QuotaResponse:
@@ -125,7 +125,7 @@ def _build_streams_quota_response(limit: int) -> QuotaResponse:
         limit=limit,
         default=limit,
         used=None,
-        resets_seconds=None,
+        resets_in_seconds=None,
     )
 
 
@@ -139,5 +139,5 @@ def _build_quota_response(
         limit=getattr(limits, usage.name),
         default=getattr(call.services.settings.quotas, usage.name),
         used=usage.used,
-        resets_seconds=None if usage.resets_seconds is None else max(1, ceil(usage.resets_seconds)),
+        resets_in_seconds=None if usage.resets_in_seconds is None else max(1, ceil(usage.resets_in_seconds)),
     )

@@ -64,9 +64,7 @@ class WebhookSecretResponse(Response):
 class WebhookSecretsResponse(Response):
     """The secrets that sign now."""
 
-    secrets: list[WebhookSecretResponse] = Field(
-        description="newest first; empty until the first is needed or asked for"
-    )
+    items: list[WebhookSecretResponse] = Field(description="newest first; empty until the first is needed or asked for")
 
 
 class NewWebhookSecretResponse(WebhookSecretResponse):
@@ -102,20 +100,20 @@ class WebhookDeliveryResponse(Response):
     workflow_id: str = Field(description="where Temporal shows it")
 
 
-@routes.get("/v1/projects/{project_id}/webhook-secret", access=RouteAccess.OWNER)
+@routes.get("/v1/projects/{project_id}/webhook-secrets", access=RouteAccess.OWNER)
 async def list_secrets(call: Call, path: ProjectPath) -> WebhookSecretsResponse:
     """Show which secrets sign, without showing them."""
     async with call.services.database.session() as session:
         await _require_project(session, path.project_id)
         rows = await webhooks.list_active_secrets(session, path.project_id)
-    return WebhookSecretsResponse(secrets=[WebhookSecretResponse(**_build_secret_fields(row)) for row in rows])
+    return WebhookSecretsResponse(items=[WebhookSecretResponse(**_build_secret_fields(row)) for row in rows])
 
 
 @routes.post(
-    "/v1/projects/{project_id}/webhook-secret",
+    "/v1/projects/{project_id}/webhook-secrets",
     access=RouteAccess.OWNER,
     status=201,
-    problems={"too_many_secrets": Conflict, "project_revoked": Conflict, "key_not_enough": Forbidden},
+    problems={"too_many_secrets": Conflict, "project_revoked": Conflict, "key_lacks_right": Forbidden},
 )
 async def rotate_secret(call: Call, path: ProjectPath, body: RotateWebhookSecretRequest) -> NewWebhookSecretResponse:
     """Make a new secret and show it.

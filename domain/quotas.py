@@ -34,7 +34,7 @@ class DownloadQuotaLimits(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    submissions_per_minute: Limit = 60
+    downloads_per_minute: Limit = 60
     active: Limit = 10
     bytes_per_day: Limit = Field(default=20_000_000_000, description="of created files")
     rows_per_day: Limit = Field(default=500_000_000, description="in created files")
@@ -74,7 +74,7 @@ class QuotaLimits(BaseModel):
     def downloads(self) -> DownloadQuotaLimits:
         """The quotas of downloads, as operators have them too."""
         return DownloadQuotaLimits(
-            submissions_per_minute=self.downloads_per_minute,
+            downloads_per_minute=self.downloads_per_minute,
             active=self.downloads_active,
             bytes_per_day=self.download_bytes_per_day,
             rows_per_day=self.download_rows_per_day,
@@ -91,7 +91,7 @@ class SingleQuotaUsage:
     used: int | None
     """None for a quota of one request, of which nothing is used up."""
 
-    resets_seconds: float | None = None
+    resets_in_seconds: float | None = None
     """When some of it comes back; None if that is unknown or nothing is used."""
 
 

@@ -163,14 +163,14 @@ class Trouble(BaseModel):
 
     code: str
     message: str
-    tries: int
+    attempts: int
     """Attempts that failed so far."""
-    next_try_at: datetime
+    next_attempt_at: datetime
 
     def __str__(self) -> str:
         return (
-            f"{self.message} After {self.tries} {'try' if self.tries == 1 else 'tries'}; "
-            f"the next is at {self.next_try_at.astimezone(UTC):%H:%M:%S} UTC."
+            f"{self.message} After {self.attempts} {'attempt' if self.attempts == 1 else 'attempts'}; "
+            f"the next is at {self.next_attempt_at.astimezone(UTC):%H:%M:%S} UTC."
         )
 
 

@@ -154,7 +154,7 @@ async def _to_fault_visible_to_users(engine: Client, failure: Failure | None) ->
         message = "The worker that ran this activity stopped answering, or took too long."
     else:
         message = "A component failed during this activity."
-    return FaultRecord(code="internal", message=message, hint="It was retried automatically.", retryable=True)
+    return FaultRecord(code="internal_error", message=message, hint="It was retried automatically.", retryable=True)
 
 
 async def decode_unless_key_missing(engine: Client, payloads: Sequence[Payload], kind: type[T]) -> T | None:

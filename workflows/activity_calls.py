@@ -61,12 +61,12 @@ def disable_retry_on_error_types(options: Options, *errors: type[Exception]) -> 
 
 
 def build_fault(error: ActivityError) -> FaultRecord:
-    """Return the fault that an activity failed with; any other error becomes a fault with the code `internal`."""
+    """Return the fault that an activity failed with; any other error becomes a fault with the code `internal_error`."""
     cause = error.cause
     if isinstance(cause, ApplicationError) and cause.type == FAULT_TYPE:
         return FaultRecord.model_validate(cause.details[0])
     return FaultRecord(
-        code="internal",
+        code="internal_error",
         message=f"The activity {error.activity_type} failed and is not retried: {cause or error}.",
         hint="Start again. If it fails again, give the operator this id: the history shows all attempts.",
     )

@@ -84,7 +84,7 @@ class DownloadActivities:
         """
         async with send_heartbeats_during_block():
             await require_current_attempt()
-            await catalogue.record_processing_start(self._database, request.spec, request.processings)
+            await catalogue.record_processing_start(self._database, request.spec, request.times_processed)
             # Also for a retry, or for a start whose answer was lost.
             await quotas.take_active_slots_beyond_quota(self._database, request.spec)
             try:
@@ -375,7 +375,7 @@ def _count_and_log_end(finish: RecordEndInput) -> None:
         cause=cause or None,
         rows=outcome.file.rows if outcome.file else finish.rows,
         bytes=outcome.file.bytes if outcome.file else None,
-        processings=finish.processings,
+        times_processed=finish.times_processed,
         fetchers=finish.fetchers,
         seconds=seconds,
     )

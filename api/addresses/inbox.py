@@ -213,7 +213,7 @@ async def download_raw_message(call: Call, path: QuarantinePath) -> web.Response
     problems={
         "not_found": Missing,
         "already_mended": Conflict,
-        "event_known": Conflict,
+        "event_already_received": Conflict,
         "message_unreadable": Invalid,
     },
 )

@@ -45,7 +45,7 @@ async def cancel_download(call: Call, path: DownloadPath) -> DownloadResponse:
     return await _cancel_run_and_read_status(call, path.task_id)
 
 
-@routes.delete("/v1/downloads/{task_id}", access=RouteAccess.PROJECT, problems={"download_not_over": Conflict})
+@routes.delete("/v1/downloads/{task_id}", access=RouteAccess.PROJECT, problems={"download_not_ended": Conflict})
 async def delete_file(call: Call, path: DownloadPath) -> DownloadResponse:
     """Delete the file of a download that has ended, before it expires.
 
@@ -55,7 +55,7 @@ async def delete_file(call: Call, path: DownloadPath) -> DownloadResponse:
     response = await get_status_reader(call).read_status(call.project_id, path.task_id)
     if not response.state.is_final:
         raise Conflict(
-            "download_not_over",
+            "download_not_ended",
             f"This download is {response.state}; only one that is over can be removed.",
             f"Cancel it first: POST /v1/downloads/{path.task_id}/cancel.",
         )
@@ -138,7 +138,7 @@ async def _wait_until_retry_starts(call: Call, before: Download) -> DownloadResp
     except TimeoutError:
         waiting = {
             "state": DownloadState.PENDING,
-            "label": DownloadState.PENDING.chinese_label,
+            "state_label": DownloadState.PENDING.chinese_label,
             "phase": DownloadPhase.WAITING,
         }
         return responses.build_response_from_row(before).model_copy(

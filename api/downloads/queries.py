@@ -42,7 +42,6 @@ class DownloadsQuery(PageQuery):
     project_id: str | None = Field(default=None, max_length=64, description="your own, if you send it at all")
     task_id: str | None = Field(default=None, max_length=64)
     state: DownloadState | None = None
-    status: DownloadState | None = Field(default=None, description="the same as `state`; send one of them")
     cause: DownloadCause | None = Field(default=None, description="the code of the fault")
     type: FileType | None = None
     operator_id: str | None = Field(default=None, max_length=64)
@@ -52,17 +51,6 @@ class DownloadsQuery(PageQuery):
     file_name: str | None = Field(default=None, min_length=1, max_length=200, description="a part of it, in any case")
     created_after: QueryTimestamp | None = Field(default=None, description="at or after this time")
     created_before: QueryTimestamp | None = Field(default=None, description="before this time")
-
-    @property
-    def requested_state(self) -> DownloadState | None:
-        """The requested state, by either of its names."""
-        return self.state or self.status
-
-    @model_validator(mode="after")
-    def _require_equal_states(self) -> Self:
-        if self.state and self.status and self.state is not self.status:
-            raise ValueError(f"it asks for state {self.state} and status {self.status}; send one of them.")
-        return self
 
     @model_validator(mode="after")
     def _require_start_before_end(self) -> Self:
@@ -85,7 +73,7 @@ async def list_downloads(call: Call, query: DownloadsQuery) -> PageResponse[Down
     filters = DownloadFilter(
         project_id=project_id,
         task_id=query.task_id,
-        state=query.requested_state,
+        state=query.state,
         cause=query.cause,
         type=query.type,
         operator_id=query.operator_id,
@@ -134,7 +122,7 @@ class ActivityWithAttemptCountResponse(Response):
 class ActivityAttemptsResponse(Response):
     """The activities of the last run."""
 
-    steps: list[ActivityWithAttemptCountResponse] = Field(
+    items: list[ActivityWithAttemptCountResponse] = Field(
         description="newest first; none once the engine has forgotten the run"
     )
     more: bool = Field(description="whether there were earlier ones")
@@ -156,10 +144,10 @@ async def list_activity_attempts(call: Call, path: DownloadPath, query: AttemptL
     except RPCError as error:
         if not outages.is_workflow_or_schedule_missing(error):
             raise
-        return ActivityAttemptsResponse(steps=[], more=False)
+        return ActivityAttemptsResponse(items=[], more=False)
     for step in found:
         await _mark_step_failed_if_result_asks_for_retry(call.services.engine, step)
-    return ActivityAttemptsResponse(steps=[_build_step_response(step) for step in found], more=not is_all)
+    return ActivityAttemptsResponse(items=[_build_step_response(step) for step in found], more=not is_all)
 
 
 class _ResultWithRetryWait(BaseModel):

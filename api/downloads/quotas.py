@@ -32,7 +32,7 @@ RELEASE_SECONDS = 2.0
 """How long a request that failed tries to release its slots; a lease that is not released expires."""
 _SIZES = ("bytes", "kB", "MB", "GB", "TB")
 _WINDOW_SECONDS = {
-    QuotaKind.SUBMISSIONS: MINUTE_SECONDS,
+    QuotaKind.DOWNLOADS: MINUTE_SECONDS,
     QuotaKind.BYTES: DAY_SECONDS,
     QuotaKind.ROWS: DAY_SECONDS,
 }
@@ -121,7 +121,7 @@ def _compute_wait_seconds(quota: QuotaWithDecision) -> int:
 def _describe_exceeded_quota(quota: QuotaWithDecision) -> str:
     who = "This project" if quota.scope is QuotaScope.PROJECT else "This operator"
     match quota.kind:
-        case QuotaKind.SUBMISSIONS:
+        case QuotaKind.DOWNLOADS:
             return f"{who} started {quota.limit} downloads within a minute, as many as it may."
         case QuotaKind.ACTIVE:
             return f"{who} has {quota.limit} downloads that are not finished, as many as it may."
@@ -157,14 +157,14 @@ class QuotaUsage(Response):
     kind: QuotaKind
     limit: int
     used: int
-    window_seconds: int | None = Field(description="seconds after which usage is restored; null: when a download ends")
-    first_back_seconds: int | None = Field(description="seconds until some of it is restored; null if that is unknown")
+    window_seconds: int | None = Field(description="seconds after which usage comes back; null: when a download ends")
+    resets_in_seconds: int | None = Field(description="seconds until some of it comes back; null if that is unknown")
 
 
 class QuotasResponse(Response):
     """All quotas that apply to the caller."""
 
-    quotas: list[QuotaUsage]
+    items: list[QuotaUsage]
 
 
 @routes.get("/v1/downloads/quotas", access=RouteAccess.PROJECT)
@@ -176,14 +176,14 @@ async def read_quotas(call: Call, query: QuotasQuery) -> QuotasResponse:
     standing = await quotas.get_quota_states_without_counting(
         call.services.database, _get_download_quotas(call), call.project_id, query.operator_id
     )
-    return QuotasResponse(quotas=[_build_usage(quota) for quota in standing])
+    return QuotasResponse(items=[_build_usage(quota) for quota in standing])
 
 
 async def read_usage(call: Call, project_id: str, limits: QuotaLimits) -> list[SingleQuotaUsage]:
     """Return how much of its quotas a project has used."""
     of = ProjectAndOperatorLimits(limits.downloads, call.services.settings.downloads.operator_quotas)
     standing = await quotas.get_quota_states_without_counting(call.services.database, of, project_id, None)
-    return [SingleQuotaUsage(quota.name, quota.used, quota.first_back_seconds) for quota in map(_build_usage, standing)]
+    return [SingleQuotaUsage(quota.name, quota.used, quota.resets_in_seconds) for quota in map(_build_usage, standing)]
 
 
 def _build_usage(quota: QuotaWithDecision) -> QuotaUsage:
@@ -196,5 +196,5 @@ def _build_usage(quota: QuotaWithDecision) -> QuotaUsage:
         limit=quota.limit,
         used=quota.verdict.used,
         window_seconds=window_seconds,
-        first_back_seconds=ceil(quota.verdict.reset_seconds) if has_reset else None,
+        resets_in_seconds=ceil(quota.verdict.reset_seconds) if has_reset else None,
     )

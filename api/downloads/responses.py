@@ -39,7 +39,7 @@ class DownloadSummary(Response):
     task_id: str
     project_id: str
     state: DownloadState
-    label: str = Field(description="the state in Chinese")
+    state_label: str = Field(description="the state in Chinese")
     type: FileType
     file_name: str
     operator_id: str | None
@@ -50,7 +50,7 @@ class DownloadSummary(Response):
     files: int | None = Field(default=None, description="books in the zip, 1 of a file that is none; null before that")
     left_out: list[str] = Field(default=[], description="keys of the data that the template does not show")
     warnings: list[str] = Field(default=[], description="what a reader of the file should know of it")
-    processings: int = Field(description="how often it was processed, the first time included")
+    times_processed: int = Field(description="how often it was processed, the first time included")
     fault: FaultRecord | None = Field(default=None, description="why it failed, and what to do")
     created_at: AwareDatetime
     started_at: AwareDatetime | None = Field(default=None, description="when it was first processed")
@@ -113,7 +113,7 @@ def build_response_from_run(
         task_id=task_id,
         project_id=project_id,
         state=status.state,
-        label=status.state.chinese_label,
+        state_label=status.state.chinese_label,
         type=memo.type,
         file_name=memo.file_name,
         operator_id=memo.operator_id,
@@ -122,7 +122,7 @@ def build_response_from_run(
         rows=status.rows,
         total=status.total,
         fetchers=status.fetchers or None,
-        processings=status.processings,
+        times_processed=status.times_processed,
         fault=status.fault,
         trouble=status.trouble,
         created_at=created_at,
@@ -137,7 +137,7 @@ def _build_summary_fields(row: Download, state: DownloadState) -> dict[str, obje
         "task_id": row.task_id,
         "project_id": row.project_id,
         "state": state,
-        "label": state.chinese_label,
+        "state_label": state.chinese_label,
         "type": FileType(row.type),
         "file_name": row.file_name,
         "operator_id": row.operator_id,
@@ -148,7 +148,7 @@ def _build_summary_fields(row: Download, state: DownloadState) -> dict[str, obje
         "files": file.files if file else None,
         "left_out": file.left_out if file else [],
         "warnings": file.warnings if file else [],
-        "processings": row.processings,
+        "times_processed": row.processings,
         "fault": FaultRecord.model_validate(row.fault) if row.fault else None,
         "created_at": row.created_at,
         "started_at": row.started_at,
@@ -207,9 +207,9 @@ class HighestReportedRows:
             self._rows_by_run.pop(key, None)
             return status
         before_run, before_processing, rows = self._rows_by_run.get(key, ("", 0, 0))
-        is_same = (before_run, before_processing) == (run_id, status.processings)
+        is_same = (before_run, before_processing) == (run_id, status.times_processed)
         rows = max(rows, status.rows) if is_same else status.rows
-        self._rows_by_run[key] = (run_id, status.processings, rows)
+        self._rows_by_run[key] = (run_id, status.times_processed, rows)
         self._rows_by_run.move_to_end(key)
         if len(self._rows_by_run) > RUNS_REMEMBERED_MAX:
             self._rows_by_run.popitem(last=False)

@@ -57,7 +57,7 @@ KeyCheck: TypeAlias = tuple[Caller, asyncio.Future[Caller | None]]
 _PROJECT_ID = re.compile(secrets.PROJECT_ID_PATTERN, re.ASCII)
 
 ADMIN_KEY_NEEDED = "admin_key_needed"
-KEY_NOT_ENOUGH = "key_not_enough"
+KEY_LACKS_RIGHT = "key_lacks_right"
 _ADMIN_HINT = f"Use that of the server: HAULAGE_API__ADMIN_KEY or HAULAGE_API__ADMIN_KEYS. {secrets.LOCAL_KEYS_HINT}"
 KEY_HINT = f"Send it as `Authorization: Bearer hlg_…`. {secrets.LOCAL_KEYS_HINT}"
 HEADERLESS_KEY_HINT = f"Put it into the address, `http://:hlg_…@host`, or send{KEY_HINT.removeprefix('Send')}"
@@ -185,7 +185,7 @@ class Authenticator:
             raise _build_session_error()
         if not self.cookies.is_cookie_sufficient(request, for_web_ui=route.for_web_ui):
             raise Unauthenticated(
-                "session_not_enough",
+                "session_origin_unproven",
                 "The session's cookie alone does not allow this: any page could have made the browser send it.",
                 f"Send the header `{CONSOLE_HEADER}: 1` with it, or a key as `Authorization: Bearer hlg_…`.",
             )
@@ -202,9 +202,9 @@ class Authenticator:
     async def _identify_by_ticket(self, request: web.Request, *, is_response_started: bool) -> Caller:
         ticket = self.cookies.read_ticket_even_if_ended(request.query[TICKET_PARAMETER])
         if ticket is None or ticket.path != request.path:
-            raise Unauthenticated("ticket_wrong", "This ticket is not for this address.", "Ask for one with your key.")
+            raise Unauthenticated("ticket_mismatch", "It is no ticket for this address.", "Ask for one with your key.")
         if ticket.session.until <= datetime.now(UTC) and not is_response_started:
-            raise Unauthenticated("ticket_over", "This ticket has ended.", "Ask for a new one with your key.")
+            raise Unauthenticated("ticket_expired", "This ticket has ended.", "Ask for a new one with your key.")
         caller = await self._identify_session_owner(ticket.session)
         quotas = caller.quotas or await self._projects.read_anew(ticket.project_id)
         return replace(
@@ -327,13 +327,13 @@ def _require_permissions(caller: Caller, route: Route) -> None:
     """
     if route.tag in SYSTEMS and caller.systems is not None and route.tag not in caller.systems:
         raise Forbidden(
-            KEY_NOT_ENOUGH,
+            KEY_LACKS_RIGHT,
             f"This key is not for {route.tag}, but for {', '.join(sorted(caller.systems))}.",
             "Use another key of the project.",
         )
     if not caller.right.includes(route.needed_right):
         raise Forbidden(
-            KEY_NOT_ENOUGH,
+            KEY_LACKS_RIGHT,
             f"This key has the right to {caller.right}, and this needs the right to {route.needed_right}.",
             "Use another key of the project.",
         )
@@ -353,7 +353,7 @@ def _build_wrong_key_error(token: str) -> Unauthenticated:
 
 
 def _build_session_error() -> Unauthenticated:
-    return Unauthenticated("session_over", "This session is over, or its key was revoked.", "Sign in again.")
+    return Unauthenticated("session_expired", "This session is over, or its key was revoked.", "Sign in again.")
 
 
 def _read_named_project(request: web.Request, route: Route) -> str:

@@ -74,7 +74,8 @@ _ALWAYS: dict[str, HTTPStatus] = {
     "unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
 }
 _WITH_KEY: dict[str, HTTPStatus] = dict.fromkeys(
-    ("key_missing", "key_malformed", "key_unknown", "session_over", "session_not_enough"), HTTPStatus.UNAUTHORIZED
+    ("key_missing", "key_malformed", "key_unknown", "session_expired", "session_origin_unproven"),
+    HTTPStatus.UNAUTHORIZED,
 ) | {QUOTA_EXCEEDED: HTTPStatus.TOO_MANY_REQUESTS, "too_many_wrong_keys": HTTPStatus.TOO_MANY_REQUESTS}
 _WITH_BODY: dict[str, HTTPStatus] = {
     "malformed_json": HTTPStatus.BAD_REQUEST,
@@ -141,9 +142,9 @@ def list_problem_codes(route: Route) -> dict[HTTPStatus, list[str]]:
         known |= _WITH_KEY
     may_be = {
         (auth.ADMIN_KEY_NEEDED, HTTPStatus.FORBIDDEN): route.access is RouteAccess.ADMIN,
-        (auth.KEY_NOT_ENOUGH, HTTPStatus.FORBIDDEN): route.is_closed_to_some_keys,
-        ("ticket_over", HTTPStatus.UNAUTHORIZED): route.takes_ticket,
-        ("ticket_wrong", HTTPStatus.UNAUTHORIZED): route.takes_ticket,
+        (auth.KEY_LACKS_RIGHT, HTTPStatus.FORBIDDEN): route.is_closed_to_some_keys,
+        ("ticket_expired", HTTPStatus.UNAUTHORIZED): route.takes_ticket,
+        ("ticket_mismatch", HTTPStatus.UNAUTHORIZED): route.takes_ticket,
         ("project_key_needed", HTTPStatus.UNAUTHORIZED): route.access is RouteAccess.PROJECT,
         ("upgrade_required", HTTPStatus.UPGRADE_REQUIRED): route.status == HTTPStatus.SWITCHING_PROTOCOLS,
     }

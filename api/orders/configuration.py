@@ -37,7 +37,7 @@ _ORIGINS: Final = {
     SettingOrigin.KIND: "that of its kind",
     SettingOrigin.BUILT_IN: "the one that is built in",
 }
-_PROBLEMS = {"not_found": Missing, "config_invalid": Invalid, "starttime_kept": Conflict}
+_PROBLEMS = {"not_found": Missing, "config_invalid": Invalid, "starttime_fixed": Conflict}
 
 
 @routes.get("/v1/platforms/{platform}/config", access=RouteAccess.ADMIN, problems={"not_found": Missing})
@@ -85,7 +85,7 @@ async def change_config(call: Call, path: PlatformPath, body: PlatformOptions) -
         "config_invalid": Invalid,
         "address_denied": Invalid,
         "invalid_url": Invalid,
-        "platform_begun": Conflict,
+        "platform_already_started": Conflict,
         "project_revoked": Conflict,
     },
 )
@@ -176,7 +176,7 @@ def _reject_changed_starttime(state: PlatformWithSettingsInForce, before: str) -
         return
     if config.is_relative_starttime(starttime) or config.resolve_starttime(starttime, row.starts_at) != row.starts_at:
         raise Conflict(
-            "starttime_kept",
+            "starttime_fixed",
             f"Platform {row.platform} began at {row.starts_at.isoformat()}, which is kept; "
             f"starttime {starttime}, which is {_ORIGINS[state.origins['starttime']]}, would change it.",
             f"To keep it, leave starttime out of PATCH /v1/platforms/{row.platform}/config (of a command: --since), or "
@@ -281,7 +281,7 @@ def _require_unchanged_account(row: OrderPlatform, body: PlatformSetupRequest) -
     before, now = (row.project_id, row.kind, row.shop), (body.project_id, body.kind, body.shop)
     if before != now:
         raise Conflict(
-            "platform_begun",
+            "platform_already_started",
             f"Platform {row.platform} has orders of project {before[0]}, kind {before[1]}, shop {before[2]}.",
             "Set up the other account under another name.",
         )

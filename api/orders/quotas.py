@@ -34,8 +34,8 @@ async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[
         used = await platforms.count_platforms_of_project(session, project_id)
     limiter, bucket = DatabaseLimiter(database), build_project_bucket_name(project_id)
     requests = await limiter.read_spent_amount(bucket)
-    resets_seconds = await limiter.read_seconds_until_first_return(bucket)
+    resets_in_seconds = await limiter.read_seconds_until_first_return(bucket)
     return [
         SingleQuotaUsage("platforms", used),
-        SingleQuotaUsage("platform_requests_per_day", requests, resets_seconds),
+        SingleQuotaUsage("platform_requests_per_day", requests, resets_in_seconds),
     ]

@@ -55,7 +55,7 @@ class DownloadStateCarriedToNextRun(BaseModel):
 
     began: datetime
     """When the time limit began to run."""
-    processings: int = 0
+    times_processed: int = 0
     reruns: int = 0
     resets: int = 0
     """How often processing started over because the source had changed."""
@@ -101,8 +101,8 @@ class ProbeInput(BaseModel):
     """Record that a processing begins, and probe the sources; keep staged rows if they may be used."""
 
     spec: DownloadSpec
-    processings: int
-    """Number of this processing, from 1."""
+    times_processed: int
+    """How often it was processed, this time included."""
     earlier: SourcesProbe | None = None
     columns: dict[int, list[str]] = {}
     """Known new columns of each table, beyond those of its first page."""
@@ -219,7 +219,7 @@ class RecordEndInput(BaseModel):
 
     spec: DownloadSpec
     outcome: DownloadResult
-    processings: int
+    times_processed: int
     fetchers: int
     rows: int = 0
     """Rows that were fetched."""

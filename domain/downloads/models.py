@@ -171,7 +171,7 @@ def clean_file_name(name: str, extension: str) -> str:
 # fmt: off
 DownloadCause: TypeAlias = Literal[
     "address_denied", "archive_too_large", "excel_sheet_full", "excel_too_large", "excel_too_many_rows",
-    "excel_uncovered_rows", "inline_rows_gone", "internal", "invalid_url", "max_exec_time", "run_ended",
+    "excel_uncovered_rows", "inline_rows_gone", "internal_error", "invalid_url", "max_exec_time", "run_ended",
     "source_bad_data", "source_bad_drawing", "source_bad_row", "source_bad_total", "source_columns_changing",
     "source_cut_off", "source_empty_page", "source_encoding", "source_endless", "source_first_page",
     "source_grouped", "source_new_column", "source_no_data", "source_no_keys", "source_no_row_head",
@@ -232,9 +232,9 @@ class DownloadTrouble(BaseModel):
 
     code: str
     message: str
-    tries: int
+    attempts: int
     """Attempts that failed so far."""
-    next_try_at: datetime
+    next_attempt_at: datetime
 
 
 class DownloadStatus(BaseModel):
@@ -247,7 +247,7 @@ class DownloadStatus(BaseModel):
     """Rows of each unfinished range, which are part of `rows`; heartbeats of its fetcher may report more."""
     total: int | None = None
     fetchers: int = 0
-    processings: int = 0
+    times_processed: int = 0
     started_at: datetime | None = None
     fault: FaultRecord | None = None
     trouble: DownloadTrouble | None = None
@@ -297,7 +297,7 @@ class DownloadResult(BaseModel):
     fault: FaultRecord | None = None
 
 
-def build_webhook_payload(spec: DownloadSpec, outcome: DownloadResult, processings: int) -> dict[str, JsonValue]:
+def build_webhook_payload(spec: DownloadSpec, outcome: DownloadResult, times_processed: int) -> dict[str, JsonValue]:
     """Build the payload of a webhook: enough to fetch the file, or to know why there is none."""
     file = outcome.file
     return {
@@ -314,7 +314,7 @@ def build_webhook_payload(spec: DownloadSpec, outcome: DownloadResult, processin
         "left_out": _truncate_list_and_entries(file.left_out if file else []),
         "left_out_count": len(file.left_out) if file else 0,
         "warnings": _truncate_list_and_entries(file.warnings if file else []),
-        "processings": processings,
+        "times_processed": times_processed,
         "fault": outcome.fault.model_dump(mode="json") if outcome.fault else None,
     }
 

@@ -144,7 +144,7 @@ def is_source_asking_to_wait(fault: SourceFault) -> bool:
 
 def build_time_limit_fault(seconds: int, trouble: DownloadTrouble | None) -> FaultRecord:
     """Build the fault of a download that was not done in time; it says what that waited for at last."""
-    at_last = f" At last it waited, after {trouble.tries} tries: {trouble.message}" if trouble else ""
+    at_last = f" At last it waited, after {trouble.attempts} attempts: {trouble.message}" if trouble else ""
     return FaultRecord(
         code="max_exec_time",
         message=f"The download was not done within {seconds:,} s, its `max_exec_time`.{at_last}",

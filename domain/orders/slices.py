@@ -173,7 +173,7 @@ SLICE_TERMINATED: Final = FaultRecord(
     code="slice_ended", message="The workflow of the slice was ended in Temporal before it was read.", hint="Redo it."
 )
 SLICE_REPLACED: Final = FaultRecord(
-    code="slice_left",
+    code="slice_no_longer_open",
     message="The slice was split or skipped before it was read again.",
     hint="Ask for the time again.",
 )
@@ -182,7 +182,7 @@ SLICE_REPLACED: Final = FaultRecord(
 # fmt: off
 SliceCause: TypeAlias = Literal[
     "platform_busy", "platform_credentials", "platform_failed", "platform_refused", "platform_rows_max",
-    "platform_zone", "slice_ended", "slice_left", "slice_timeout", "worker_lost", "worker_stopped",
+    "platform_zone", "slice_ended", "slice_no_longer_open", "slice_timeout", "worker_lost", "worker_stopped",
 ]
 # fmt: on
 """The code of the fault of a slice."""

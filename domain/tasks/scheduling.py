@@ -146,7 +146,7 @@ def require_consistent_retry_intervals(retry_interval: int, max_retry_interval: 
     """Raise `Invalid` where delays double and the first one exceeds the longest: it would be shortened silently."""
     if 0 < max_retry_interval < retry_interval:
         raise Invalid(
-            "pauses_contradict",
+            "retry_intervals_contradict",
             f"retry_interval is {retry_interval}, more than max_retry_interval, which is {max_retry_interval}.",
             "Send both, with a first pause that is no longer than the longest; a pause that is always the same is a "
             "negative max_retry_interval.",

@@ -138,7 +138,7 @@ async def _replace_quarantined_by_corrected_message(
     readable = _parse_correction(inbox_, row, correction)
     await _remember_original_or_refuse_if_received(session, row)
     if not await inbox.insert_messages_not_received_before(session, [readable]):
-        raise await _build_event_known_fault(session, readable)
+        raise await _build_event_already_received_fault(session, readable)
     log_id = await _find_log_id(session, readable)
     row.mended_at = (await session.execute(_NOW)).scalar_one()
     row.mended_by, row.mended_as = correction.actor.who, log_id
@@ -156,7 +156,7 @@ async def _remember_original_or_refuse_if_received(session: Session, row: Quaran
     key = {"topic": row.topic, "msg_no": row.msg_no}
     if not (await (await session.connection()).execute(_REMEMBER, key)).rowcount:
         raise Conflict(
-            "event_known",
+            "event_already_received",
             f"Message number {row.msg_no} of this topic was delivered again and could be read then: it is in the log "
             "or its history.",
             "Discard this one. If it said something else, publish that as a new message.",
@@ -184,11 +184,11 @@ async def _find_log_id(session: Session, readable: ReadableMessage) -> int:
     return log_id
 
 
-async def _build_event_known_fault(session: Session, readable: ReadableMessage) -> Conflict:
+async def _build_event_already_received_fault(session: Session, readable: ReadableMessage) -> Conflict:
     topic, event_id = readable.incoming.topic, readable.content.event_id
     msg_no = (await session.execute(_SAME_EVENT, {"topic": topic, "event_id": event_id})).scalar_one_or_none()
     return Conflict(
-        "event_known",
+        "event_already_received",
         f"The event {event_id!r} of this topic was taken in before, as message number {msg_no}.",
         "Discard this one. If it is another event, give it another event_id.",
         field="text",

@@ -61,10 +61,10 @@ async def insert_accepted_download_if_new(database: Database, spec: DownloadSpec
         await session.exec(statement.on_conflict_do_nothing(index_elements=["task_id"]))
 
 
-async def record_processing_start(database: Database, spec: DownloadSpec, processings: int) -> None:
+async def record_processing_start(database: Database, spec: DownloadSpec, times_processed: int) -> None:
     """Record that the download is processed, for the first time or once more."""
     now = datetime.now(UTC)
-    begun = {"state": DownloadState.RUNNING, "processings": processings, "finished_at": None, "fault": None}
+    begun = {"state": DownloadState.RUNNING, "processings": times_processed, "finished_at": None, "fault": None}
     # The API inserts the row after it has started the workflow: it may not have come to that yet, or have failed to.
     statement = insert(Download).values(**_build_pending_row_values(spec), started_at=now, **begun)
     begun_again = {**begun, "started_at": func.coalesce(col(Download.started_at), now)}
@@ -95,7 +95,7 @@ async def record_result_and_notify(database: Database, finish: RecordEndInput) -
     values: dict[str, object] = {
         "state": outcome.state,
         "finished_at": now,
-        "processings": finish.processings,
+        "processings": finish.times_processed,
         "fetchers": finish.fetchers,
         "total_rows": outcome.total,
         "rows": finish.rows,

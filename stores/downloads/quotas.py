@@ -21,7 +21,7 @@ LEASE_MARGIN_SECONDS: Final = 600
 class QuotaKind(StrEnum):
     """What a quota counts."""
 
-    SUBMISSIONS = "submissions"
+    DOWNLOADS = "downloads"
     ACTIVE = "active"
     BYTES = "bytes"
     ROWS = "rows"
@@ -35,7 +35,7 @@ class QuotaScope(StrEnum):
 
 
 _NAMES: Final = {
-    QuotaKind.SUBMISSIONS: "downloads_per_minute",
+    QuotaKind.DOWNLOADS: "downloads_per_minute",
     QuotaKind.ACTIVE: "downloads_active",
     QuotaKind.BYTES: "download_bytes_per_day",
     QuotaKind.ROWS: "download_rows_per_day",
@@ -145,10 +145,10 @@ def _build_demands_on_each_quota(
     found: dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand] = {}
     for owner in owners:
         limits = settings.project if owner.scope is QuotaScope.PROJECT else settings.operator
-        found[owner.scope, QuotaKind.SUBMISSIONS] = RateDemand(
-            owner.build_limit_key(QuotaKind.SUBMISSIONS),
+        found[owner.scope, QuotaKind.DOWNLOADS] = RateDemand(
+            owner.build_limit_key(QuotaKind.DOWNLOADS),
             0 if spec is None else 1,
-            limits.submissions_per_minute,
+            limits.downloads_per_minute,
             MINUTE_SECONDS,
         )
         found[owner.scope, QuotaKind.ACTIVE] = _build_active_slot_demand(owner, spec, limits.active)

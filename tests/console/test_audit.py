@@ -13,7 +13,7 @@ from tests.console.installation import Console, Project
 
 pytestmark = pytest.mark.stack
 
-ROTATE = "POST /v1/projects/{project_id}/webhook-secret"
+ROTATE = "POST /v1/projects/{project_id}/webhook-secrets"
 CREATE_KEY = "POST /v1/projects/{project_id}/keys"
 
 
@@ -25,7 +25,7 @@ def rows(page: Page) -> Locator:
 async def act(console: Console, project: Project) -> None:
     """The project and the admin change something, and the project is refused once."""
     base = f"/v1/projects/{project.project_id}"
-    assert (await console.api_client.ask("POST", f"{base}/webhook-secret", key=project.key, json={})).status == 201
+    assert (await console.api_client.ask("POST", f"{base}/webhook-secrets", key=project.key, json={})).status == 201
     assert (await console.api_client.as_admin("POST", f"{base}/keys")).status == 201
     past = {"expires_at": "2020-01-01T00:00:00Z"}
     assert (await console.api_client.ask("POST", f"{base}/keys", key=project.key, json=past)).status == 422
@@ -39,7 +39,7 @@ async def test_a_project_sees_its_own_actions(page: Page, console: Console, proj
     await page.get_by_role("link", name="Audit").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Audit log")
     await expect(rows(page)).to_have_count(3)
-    await expect(rows(page).nth(0)).to_contain_text("422expiry_past")
+    await expect(rows(page).nth(0)).to_contain_text("422expiry_in_past")
     await expect(rows(page).nth(0)).to_contain_text('expires_at: "2020-01-01T00:00:00Z"')
     await expect(rows(page).nth(0)).to_contain_text(CREATE_KEY)
     await expect(rows(page).nth(2)).to_contain_text("201")

@@ -89,7 +89,7 @@ async def test_secrets_are_nowhere_in_clear(deployment: Deployment) -> None:
     async with running_caller(deployment) as caller:
         planted["project key"] = caller.session.headers["Authorization"].removeprefix("Bearer ")
         planted["key's secret"] = planted["project key"].rpartition("_")[2]
-        told = await caller.call("POST", f"/v1/projects/{caller.project_id}/webhook-secret", 201, json={})
+        told = await caller.call("POST", f"/v1/projects/{caller.project_id}/webhook-secrets", 201, json={})
         planted["signing"] = (await told.json())["secret"].removeprefix("whsec_")
         answers = [
             *await _plant_in_downloads(deployment, caller, planted, controls["downloads"]),

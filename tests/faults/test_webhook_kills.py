@@ -27,7 +27,7 @@ async def test_a_killed_worker_s_delivery_arrives(
     """Another worker continues the attempts; one that was not saved is made again under the same id."""
     receiver = deployment.receiver
     async with running_caller(deployment) as caller:
-        path = f"/v1/projects/{caller.project_id}/webhook-secret"
+        path = f"/v1/projects/{caller.project_id}/webhook-secrets"
         secret = (await (await caller.call("POST", path, 201, json={"overlap_seconds": 0})).json())["secret"]
         for turn in range(TURNS_MAX):
             tag = f"{caller.project_id}-{turn}"

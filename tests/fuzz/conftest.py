@@ -25,7 +25,7 @@ async def source() -> AsyncIterator[Source]:
 @pytest.fixture
 async def api_client(settings: Settings, source: Source, request: pytest.FixtureRequest) -> AsyncIterator[ApiClient]:
     """The whole API, with a worker, few reasons to say no, and no way out to strangers' machines."""
-    plenty = DownloadQuotaLimits(submissions_per_minute=100_000, active=100_000)
+    plenty = DownloadQuotaLimits(downloads_per_minute=100_000, active=100_000)
     downloads = settings.downloads.model_copy(update={"operator_quotas": plenty})
     quotas = QuotaLimits(requests_per_minute=10_000_000, downloads_per_minute=100_000, downloads_active=100_000)
     guard = settings.guard.model_copy(update={"ports": [], "allow": [source.base.removeprefix("http://")]})

@@ -180,7 +180,7 @@ async def test_an_event_that_was_taken_in_is_not_taken_in_again(operator: Quaran
 
     reply = await operator.mend(id_, json.dumps(swap(1, 2, event_id="e")))
 
-    assert (reply.status, reply.code) == (409, "event_known")
+    assert (reply.status, reply.code) == (409, "event_already_received")
     assert "message number 9" in reply.body["detail"]
     assert (len(await operator.log()), await operator.list_quarantine()) == (1, [id_])
 
@@ -265,7 +265,7 @@ async def test_a_message_that_was_taken_in_after_all_is_not_mended(operator: Qua
 
     reply = await operator.mend(id_, json.dumps(swap(1, 2)))
 
-    assert (reply.status, reply.code) == (409, "event_known")
+    assert (reply.status, reply.code) == (409, "event_already_received")
     assert "Message number 1 of this topic" in reply.body["detail"]
     assert ([row.msg_no for row in await operator.log()], await operator.list_quarantine()) == (["1"], [id_])
 

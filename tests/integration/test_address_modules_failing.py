@@ -78,7 +78,7 @@ async def test_an_open_breaker_costs_no_try(settings: Settings, tmp_path: Path) 
         async def is_named() -> bool:
             seen = (await addresses.api_client.as_admin("GET", "/v1/overview")).body
             [shown] = [each for each in seen["systems"] if each["system"] == "addresses"]
-            parts = [part for each in shown["concerns"] if each["trouble"] == "failed" for part in each["parts"]]
+            parts = [part for each in shown["concerns"] if each["kind"] == "failed" for part in each["largest_groups"]]
             return any(part["subject"] == "od" and "is not called" in part["cause"] for part in parts)
 
         await eventually(is_named)

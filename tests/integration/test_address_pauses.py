@@ -77,8 +77,8 @@ async def test_a_message_waits_for_a_paused_module_and_is_applied_once_it_is_res
     assert failed == {"messages": 0, "touched": 0, "busy": 0}
     assert {each["state"]: each["messages"] for each in figures if each["messages"]} == {"waiting": 1}
     assert sum(count for each in figures for count in each["failed_in"].values()) == 0
-    [concern] = [each for each in overview["concerns"] if each["trouble"] == "module_paused"]
-    assert (concern["parts"][0]["subject"], concern["parts"][0]["cause"]) == (
+    [concern] = [each for each in overview["concerns"] if each["kind"] == "module_paused"]
+    assert (concern["largest_groups"][0]["subject"], concern["largest_groups"][0]["cause"]) == (
         "IM",
         f"{SIGNED['who']}: {SIGNED['reason']}",
     )

@@ -43,7 +43,7 @@ async def test_readiness_asks_every_part(api_client: ApiClient) -> None:
 
     async def ready() -> bool:
         reply = await api_client.ask("GET", "/readyz")
-        assert (reply.status, reply.body) == (200, {"parts": {"database": "ok", "engine": "ok", "bucket": "ok"}})
+        assert (reply.status, reply.body) == (200, {"components": {"database": "ok", "engine": "ok", "bucket": "ok"}})
         return True
 
     # A part of a busy machine may once take longer than it is waited for.
@@ -69,10 +69,10 @@ async def test_a_dead_database_is_named_wherever_one_looks(settings: Settings) -
         alive = await api_client.ask("GET", "/livez")
         overview = (await api_client.as_admin("GET", "/v1/overview")).body
     assert alive.status == 200
-    down = next(each for each in overview["parts"] if not each["ok"])
+    down = next(each for each in overview["components"] if not each["ok"])
     since = datetime.fromisoformat(down["down_since"])
     assert (down["name"], overview["systems"]) == ("database", [])
-    assert overview["trouble"] == (
+    assert overview["problem"] == (
         f"PostgreSQL does not serve since {since:%Y-%m-%d %H:%M:%S} UTC: it does not answer. "
         f"The figures of {', '.join(SYSTEMS)} cannot be read at present."
     )
@@ -93,7 +93,7 @@ async def _database_with(database: Database, setting: str) -> AsyncIterator[None
 
 
 @pytest.mark.parametrize(
-    ("setting", "trouble"),
+    ("setting", "problem"),
     [
         pytest.param("default_transaction_read_only = on", "it takes no writes: it is a standby", id="read-only"),
         # As on a full disk: PostgreSQL has the same class of errors for both.
@@ -101,7 +101,7 @@ async def _database_with(database: Database, setting: str) -> AsyncIterator[None
     ],
 )
 async def test_a_database_that_answers_and_takes_no_writes_is_not_ready(
-    settings: Settings, database: Database, setting: str, trouble: str
+    settings: Settings, database: Database, setting: str, problem: str
 ) -> None:
     """A trivial statement succeeds there, so readiness asks for more."""
     async with _database_with(database, setting), running_api(settings) as api_client:
@@ -110,7 +110,7 @@ async def test_a_database_that_answers_and_takes_no_writes_is_not_ready(
             reply = await api_client.ask("GET", "/readyz")
             assert (reply.status, reply.code) == (503, "not_ready")
             [error] = [each for each in reply.body["errors"] if each["path"] == "database"]
-            assert error["message"].startswith(trouble)
+            assert error["message"].startswith(problem)
             return True
 
         assert await eventually(is_named)

@@ -58,7 +58,7 @@ async def call_route(api_client: ApiClient, route: Route, project_id: str, key: 
     is_refused = "This key has the right to" in str(reply.body.get("msg")) or "This key is not for" in str(
         reply.body.get("msg")
     )
-    return "key_not_enough" if is_refused else str(reply.body.get("code", ""))
+    return "key_lacks_right" if is_refused else str(reply.body.get("code", ""))
 
 
 @pytest.mark.parametrize("right", list(KeyRight))
@@ -72,7 +72,7 @@ async def test_a_key_does_what_its_right_includes_and_nothing_else(api_client: A
     refused = {
         route.name
         for route in routes
-        if route.method != "HEAD" and await call_route(api_client, route, project_id, limited) == "key_not_enough"
+        if route.method != "HEAD" and await call_route(api_client, route, project_id, limited) == "key_lacks_right"
     }
     assert refused == {
         route.name for route in routes if route.method != "HEAD" and not right.includes(route.needed_right)
@@ -85,7 +85,7 @@ async def test_a_key_for_one_system_is_refused_by_the_others(api_client: ApiClie
     limited = await create_key(api_client, project_id, key, systems=["downloads"])
     reads = [route for route in OPEN_TO_PROJECTS if route.method == "GET" and "events" not in route.path]
     refused = {
-        route.tag for route in reads if await call_route(api_client, route, project_id, limited) == "key_not_enough"
+        route.tag for route in reads if await call_route(api_client, route, project_id, limited) == "key_lacks_right"
     }
     assert refused == {route.tag for route in reads if route.tag in {*SYSTEMS, "audit"}} - {"downloads"}
     assert "downloads" in {route.tag for route in reads}
@@ -97,14 +97,14 @@ async def test_a_limited_key_makes_no_key_that_may_do_more(api_client: ApiClient
     limited = await create_key(api_client, project_id, key, systems=["downloads"])
     keys = f"/v1/projects/{project_id}/keys"
     for body in ({}, {"systems": ["downloads", "tasks"]}):
-        assert (await api_client.ask("POST", keys, key=limited, json=body)).code == "key_not_enough"
+        assert (await api_client.ask("POST", keys, key=limited, json=body)).code == "key_lacks_right"
     closed = await api_client.ask("POST", keys, key=key, json={"systems": ["downloads", "addresses"]})
     assert (closed.status, closed.body["errors"][0]["path"]) == (422, "systems")
     assert "needs the admin key" in closed.body["detail"]
     first = secrets.parse_api_key(key)
     assert first is not None
     rotated = await api_client.ask("POST", f"{keys}/{first.key_id}/rotate", key=limited, json={})
-    assert rotated.code == "key_not_enough"
+    assert rotated.code == "key_lacks_right"
     own = secrets.parse_api_key(limited)
     assert own is not None
     renewed = await api_client.ask("POST", f"{keys}/{own.key_id}/rotate", key=limited, json={})
@@ -127,11 +127,11 @@ async def test_a_key_does_nothing_to_keys_and_secrets_beyond_itself(api_client: 
             ("POST", f"/keys/{full.key_id}/rotate", {}),
             ("POST", "/keys", {"expires_at": later}),
             ("POST", "/keys", {}),
-            ("POST", "/webhook-secret", {"overlap_seconds": 0}),
+            ("POST", "/webhook-secrets", {"overlap_seconds": 0}),
         ]
         for method, path, body in beyond:
             reply = await api_client.ask(method, project + path, key=limited, json=body)
-            assert (reply.status, reply.code) == (403, "key_not_enough"), (limit, method, path)
+            assert (reply.status, reply.code) == (403, "key_lacks_right"), (limit, method, path)
         within = secrets.parse_api_key(await create_key(api_client, project_id, limited, **limit))
         assert within is not None
         assert (await api_client.ask("DELETE", f"{project}/keys/{within.key_id}", key=limited)).status == 204
@@ -181,7 +181,7 @@ async def test_an_expired_key_is_refused_as_an_unknown_one(settings: Settings, d
         async with database.connection() as connection:
             await connection.execute("UPDATE api_keys SET expires_at = now() WHERE expires_at IS NOT NULL")
         assert (await api_client.ask("GET", "/v1/downloads", key=limited)).code == "key_unknown"
-        assert (await api_client.ask("GET", "/v1/downloads", headers=cookie)).code == "session_over"
+        assert (await api_client.ask("GET", "/v1/downloads", headers=cookie)).code == "session_expired"
         expired = secrets.parse_api_key(limited)
         assert expired is not None
         path = f"/v1/projects/{project_id}/keys/{expired.key_id}/rotate"
@@ -196,7 +196,7 @@ async def test_a_key_does_not_expire_before_it_begins(api_client: ApiClient) -> 
     project_id, key = await api_client.make_project()
     past = {"expires_at": "2020-01-01T00:00:00Z"}
     reply = await api_client.ask("POST", f"/v1/projects/{project_id}/keys", key=key, json=past)
-    assert (reply.status, reply.code) == (422, "expiry_past")
+    assert (reply.status, reply.code) == (422, "expiry_in_past")
 
 
 async def test_there_may_be_several_admin_keys_each_with_a_name(settings: Settings) -> None:
@@ -213,7 +213,7 @@ async def test_there_may_be_several_admin_keys_each_with_a_name(settings: Settin
         ("POST /v1/projects", None, 201),
     ]
     async with running_api(settings) as without:
-        assert (await without.ask("GET", "/v1/projects", headers=cookie)).code == "session_over"
+        assert (await without.ask("GET", "/v1/projects", headers=cookie)).code == "session_expired"
 
 
 async def test_a_short_admin_key_is_refused_at_the_start(settings: Settings) -> None:

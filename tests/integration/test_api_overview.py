@@ -182,7 +182,7 @@ async def test_concerns_are_named(api_client: ApiClient, database: Database) -> 
     await lay_out(database, two, 2)
 
     def concerns(body: dict[str, Any], system: str) -> dict[str, int]:
-        return {each["trouble"]: each["count"] for each in find_workload(body, system)["concerns"]}
+        return {each["kind"]: each["count"] for each in find_workload(body, system)["concerns"]}
 
     own = (await api_client.ask("GET", "/v1/overview", key=key)).body
     every = (await api_client.as_admin("GET", "/v1/overview")).body
@@ -191,12 +191,12 @@ async def test_concerns_are_named(api_client: ApiClient, database: Database) -> 
     assert concerns(own, "tasks") == {"no_worker": 1, "overdue": 10, "waiting": 10}
     # What is paused is not overdue.
     assert concerns(every, "tasks") == {"no_worker": 1, "overdue": 10, "paused": 1, "waiting": 30}
-    reasons = {each["trouble"]: each["parts"] for each in find_workload(every, "tasks")["concerns"]}
+    reasons = {each["kind"]: each["largest_groups"] for each in find_workload(every, "tasks")["concerns"]}
     assert [bool(each["subject"] and each["cause"]) for each in reasons["overdue"]] == [True]
     assert "paused by an operator" in {each["cause"] for each in reasons["waiting"]}
     assert sum(each["count"] for each in reasons["waiting"]) == 30
     assert concerns(own, "downloads")["failed"] == 1
-    parts = {each["trouble"]: each["parts"] for each in find_workload(every, "orders")["concerns"]}
+    parts = {each["kind"]: each["largest_groups"] for each in find_workload(every, "orders")["concerns"]}
     assert parts["stale"] == [
         {"count": 2, "subject": "shop-2", "cause": ""},
         {"count": 1, "subject": "shop-1", "cause": ""},
@@ -221,7 +221,11 @@ async def test_only_the_admin_sees_what_all_projects_share(settings: Settings) -
     assert own["queues"] == []
     assert {each["engine_url"] for each in own["systems"]} == {None}
     assert all(each["engine_url"].startswith("http://temporal.example.com/namespaces/") for each in every["systems"])
-    assert {each["name"]: each["ok"] for each in own["parts"]} == {"database": True, "engine": True, "bucket": True}
+    assert {each["name"]: each["ok"] for each in own["components"]} == {
+        "database": True,
+        "engine": True,
+        "bucket": True,
+    }
 
 
 async def test_workers_are_seen_at_the_queues_that_they_poll(api_client: ApiClient) -> None:
@@ -267,8 +271,8 @@ async def test_a_worker_that_is_suspended_counts_no_more(
         assert checked.found.startswith("Workers hang or were killed, and these queues have no other: tasks. The last")
         body = (await api_client.as_admin("GET", "/v1/overview")).body
         assert {each["name"]: each["workers"] for each in body["queues"]}["tasks"] == 0
-        [concern] = [each for each in find_workload(body, "tasks")["concerns"] if each["trouble"] == "no_worker"]
-        assert concern["parts"] == [{"count": 1, "subject": "tasks", "cause": ""}]
+        [concern] = [each for each in find_workload(body, "tasks")["concerns"] if each["kind"] == "no_worker"]
+        assert concern["largest_groups"] == [{"count": 1, "subject": "tasks", "cause": ""}]
     async with database.connection() as connection:
         assert await connection.fetchval("SELECT count(*) FROM worker_heartbeats") == 0
 
@@ -328,15 +332,15 @@ async def test_a_stream_goes_on_while_the_database_is_away(
         raise ConnectionError
 
     async with watching(api_client, key) as answer, asyncio.timeout(PATIENCE_SECONDS):
-        assert (await next_event(answer))["trouble"] is None
+        assert (await next_event(answer))["problem"] is None
         with monkeypatch.context() as patch:
             patch.setattr(Database, "check_health", refuse)
             patch.setattr(projects, "find_key_credential", refuse)
-            while (body := await next_event(answer))["trouble"] is None:
+            while (body := await next_event(answer))["problem"] is None:
                 pass
-            assert body["trouble"].startswith("PostgreSQL does not serve since ")
+            assert body["problem"].startswith("PostgreSQL does not serve since ")
             assert body["systems"] == []
-        while (body := await next_event(answer))["trouble"] is not None:
+        while (body := await next_event(answer))["problem"] is not None:
             pass
         assert read_counts(body, "downloads") == (0, 0, 0)
 

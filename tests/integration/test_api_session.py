@@ -128,7 +128,7 @@ async def test_a_cookie_alone_changes_nothing(api_client: ApiClient, headers: di
     path = f"/v1/projects/{project_id}/keys"
     reply = await api_client.ask("POST", path, headers=cookie | headers)
     assert reply.status == status
-    assert status == 201 or reply.code == "session_not_enough"
+    assert status == 201 or reply.code == "session_origin_unproven"
     keys = await api_client.ask("GET", path, headers=cookie)
     assert len(keys.body["items"]) == (2 if status == 201 else 1)
 
@@ -184,7 +184,7 @@ async def test_a_session_ends_with_its_key_at_once(api_client: ApiClient) -> Non
         path = f"/v1/projects/{project_id}/{revoke}".format(key_id=parsed.key_id)
         await api_client.as_admin("POST" if revoke == "revoke" else "DELETE", path)
         reply = await api_client.ask("GET", "/v1/session", headers=cookie)
-        assert (reply.status, reply.code) == (401, "session_over")
+        assert (reply.status, reply.code) == (401, "session_expired")
 
 
 async def test_the_admin_s_session_ends_with_the_admin_key(api_client: ApiClient) -> None:
@@ -193,14 +193,14 @@ async def test_the_admin_s_session_ends_with_the_admin_key(api_client: ApiClient
     assert (await api_client.ask("GET", "/v1/projects", headers=cookie)).status == 200
     for key in ("another" * 6, ""):
         async with running_api(api_client.settings, admin_key=SecretStr(key)) as changed:
-            assert (await changed.ask("GET", "/v1/projects", headers=cookie)).code == "session_over"
+            assert (await changed.ask("GET", "/v1/projects", headers=cookie)).code == "session_expired"
 
 
 async def test_a_session_ends_in_time(settings: Settings) -> None:
     """Whatever the browser does with a cookie, we look at the clock."""
     async with running_api(settings, session_hours=1e-9) as api_client:
         cookie = await sign_in(api_client, admin_key(api_client))
-        assert (await api_client.ask("GET", "/v1/session", headers=cookie)).code == "session_over"
+        assert (await api_client.ask("GET", "/v1/session", headers=cookie)).code == "session_expired"
 
 
 async def test_nothing_but_what_we_made_as_a_session_is_one(api_client: ApiClient) -> None:
@@ -211,7 +211,7 @@ async def test_nothing_but_what_we_made_as_a_session_is_one(api_client: ApiClien
     others = [sealer.seal(text).token.rstrip("=") for text in made]
     for wrong in ("", "x", "é", token[:-4] + "AAAA", *others):
         reply = await api_client.ask("GET", "/v1/session", headers={"Cookie": f"{sessions.COOKIE_NAME}={wrong}"})
-        assert (reply.status, reply.code) == (401, "session_over"), wrong
+        assert (reply.status, reply.code) == (401, "session_expired"), wrong
 
 
 async def test_who_signs_out_has_no_cookie_any_more(api_client: ApiClient) -> None:

@@ -27,7 +27,7 @@ async def test_a_small_file_takes_one_step(exports: Downloads) -> None:
     done = await exports.run(exports.source.url(rows=300), page_size=100)
     told = (await attempts(exports, done["task_id"])).body
 
-    assert [(step["step"], step["state"]) for step in told["steps"]] == [("probe", "succeeded")]
+    assert [(step["step"], step["state"]) for step in told["items"]] == [("probe", "succeeded")]
 
 
 class RecordedProgress:
@@ -51,7 +51,7 @@ async def test_steps_are_told_newest_first(exports: Downloads) -> None:
     done = await exports.run(exports.source.url(rows=300, delay_ms=SLOW_MS), page_size=100)
     told = (await attempts(exports, done["task_id"])).body
 
-    steps = told["steps"]
+    steps = told["items"]
     assert [step["step"] for step in steps] == ["finish", "assemble", "fetch_range", "probe"]
     assert {(step["state"], step["attempts"], step["fault"]) for step in steps} == {("succeeded", 1, None)}
     assert all(step["ended_at"] >= step["scheduled_at"] for step in steps)
@@ -64,7 +64,7 @@ async def test_only_so_many_steps_are_told(exports: Downloads) -> None:
     done = await exports.run(exports.source.url(rows=300, delay_ms=SLOW_MS), page_size=100)
     told = (await attempts(exports, done["task_id"], "?limit=2")).body
 
-    assert [step["step"] for step in told["steps"]] == ["finish", "assemble"]
+    assert [step["step"] for step in told["items"]] == ["finish", "assemble"]
     assert told["more"] is True
 
 
@@ -73,7 +73,7 @@ async def test_a_failed_step_tells_the_fault(exports: Downloads) -> None:
     done = await exports.run(exports.source.url(rows=300, faults="404", only_page=1), page_size=100)
     told = (await attempts(exports, done["task_id"])).body
 
-    failed = [step for step in told["steps"] if step["state"] == "failed"]
+    failed = [step for step in told["items"] if step["state"] == "failed"]
     assert failed
     assert {step["fault"]["code"] for step in failed} == {done["fault"]["code"]}
 
@@ -87,7 +87,7 @@ async def test_a_probe_that_was_refused_is_no_success(exports: Downloads) -> Non
 
     await eventually(has_trouble)
     trouble = (await exports.status(task_id))["trouble"]
-    steps = [step for step in (await attempts(exports, task_id)).body["steps"] if step["step"] == "probe"]
+    steps = [step for step in (await attempts(exports, task_id)).body["items"] if step["step"] == "probe"]
     async with Client(exports.api_client.address, exports.key) as client:
         shown = await client.read(task_id)
         await client.cancel(task_id)
@@ -106,7 +106,7 @@ async def test_what_runs_is_told(exports: Downloads) -> None:
     task_id = await exports.start(exports.source.url(rows=4_000, delay_ms=100), page_size=100)
 
     async def running() -> bool:
-        steps = (await attempts(exports, task_id)).body["steps"]
+        steps = (await attempts(exports, task_id)).body["items"]
         return any((step["step"], step["state"]) == ("fetch_range", "running") for step in steps)
 
     await eventually(running)
@@ -128,8 +128,8 @@ async def test_trouble_of_ours_is_told_without_its_text(exports: Downloads, monk
     done = await exports.run(exports.source.url(rows=10))
     told = await attempts(exports, done["task_id"])
 
-    [step] = [step for step in told.body["steps"] if step["step"] == "probe"]
-    assert (step["state"], step["attempts"], step["fault"]["code"]) == ("succeeded", 2, "internal")
+    [step] = [step for step in told.body["items"] if step["step"] == "probe"]
+    assert (step["state"], step["attempts"], step["fault"]["code"]) == ("succeeded", 2, "internal_error")
     assert "inside-7" not in str(told.body)
 
 

@@ -75,14 +75,14 @@ async def test_a_late_step_changes_nothing(held: Services, late: ActivityEnviron
     spec = build_spec(held, "http://unused.example")
     key, activities = names.build_file_key(spec), make_activities(held)
     done, failed = (
-        RecordEndInput(spec=spec, outcome=DownloadResult(state=state), processings=1, fetchers=1)
+        RecordEndInput(spec=spec, outcome=DownloadResult(state=state), times_processed=1, fetchers=1)
         for state in (DownloadState.SUCCEEDED, DownloadState.FAILED)
     )
     await catalogue.record_processing_start(held.database, spec, 1)
     await held.objects.put(key, b"rows")
     await catalogue.record_result_and_notify(held.database, done)
     calls: dict[str, tuple[Any, Any]] = {
-        "probe": (activities.probe_and_begin_uploads_or_make_small_file, ProbeInput(spec=spec, processings=1)),
+        "probe": (activities.probe_and_begin_uploads_or_make_small_file, ProbeInput(spec=spec, times_processed=1)),
         "clean-up": (activities.delete_unfinished, spec),
         "end": (activities.record_end_release_slots_and_delete_inline_rows, failed),
     }
@@ -98,7 +98,9 @@ async def test_a_late_step_changes_nothing(held: Services, late: ActivityEnviron
 async def test_an_end_leaves_a_deleted_file_deleted(held: Services) -> None:
     """The end of a small file is recorded by the worker of its workflow, of which no attempt can be asked for."""
     spec = build_spec(held, "http://unused.example")
-    end = RecordEndInput(spec=spec, outcome=DownloadResult(state=DownloadState.SUCCEEDED), processings=1, fetchers=1)
+    end = RecordEndInput(
+        spec=spec, outcome=DownloadResult(state=DownloadState.SUCCEEDED), times_processed=1, fetchers=1
+    )
     await catalogue.record_processing_start(held.database, spec, 1)
     await catalogue.record_result_and_notify(held.database, end)
     await catalogue.delete_file_and_mark_expired(held.database, held.objects, spec)

@@ -120,7 +120,7 @@ async def test_workers_that_were_stopped_for_longer_than_the_window_start_again(
 
 async def count_processings(exports: Downloads, handle: Handle) -> int:
     async with exports.run_other_worker():
-        return (await handle.query(DownloadWorkflow.status)).processings
+        return (await handle.query(DownloadWorkflow.status)).times_processed
 
 
 async def test_a_total_of_nothing_with_rows_is_a_fault(exports: Downloads) -> None:
@@ -183,7 +183,7 @@ async def test_a_failure_that_may_pass_is_processed_again(exports: Downloads) ->
     outcome = await handle.result()
 
     assert await read_rows(exports, outcome) == expected_rows(SEED, range(2_000))
-    assert (await handle.query(DownloadWorkflow.status)).processings == 2
+    assert (await handle.query(DownloadWorkflow.status)).times_processed == 2
     asked = exports.source.requests(page_size=PAGE_SIZE)
     assert [asked[page] for page in range(1, 9)] == [1, 1, 1, 1, 1, 1, 7, 1]
 

@@ -61,6 +61,6 @@ async def test_every_end_is_one_log_line_with_its_counts(exports: Downloads) -> 
     line = ends[good["task_id"]]
     assert (line["state"], line["cause"], line["rows"], line["bytes"]) == ("succeeded", None, 130, good["bytes"])
     assert line["seconds"] > 0
-    assert (line["project_id"], line["processings"]) == (exports.project_id, 1)
+    assert (line["project_id"], line["times_processed"]) == (exports.project_id, 1)
     line = ends[bad["task_id"]]
     assert (line["state"], line["cause"], line["rows"], line["bytes"]) == ("failed", "source_not_json", 0, None)

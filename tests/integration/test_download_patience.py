@@ -124,7 +124,7 @@ async def test_what_is_tried_again_is_told_once_it_lasts(settings: Settings) -> 
         told = await eventually(lambda: _find_trouble(downloads, task_id, lambda: asked[1] > 2))
         ended = await downloads.wait_for_end(task_id)
 
-    assert (told["code"], told["tries"]) == ("source_status", 2)
+    assert (told["code"], told["attempts"]) == ("source_status", 2)
     assert "503" in told["message"]
     assert (ended["state"], ended["trouble"]) == ("succeeded", None)
 

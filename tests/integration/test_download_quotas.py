@@ -29,7 +29,7 @@ PURGE_UNLOCKED = "DELETE FROM idempotency_keys WHERE ctid IN (SELECT ctid FROM i
 PROJECT = QuotaLimits(
     downloads_per_minute=6, downloads_active=4, download_bytes_per_day=1_000, download_rows_per_day=100
 )
-OPERATOR = DownloadQuotaLimits(submissions_per_minute=5, active=2, bytes_per_day=500, rows_per_day=50)
+OPERATOR = DownloadQuotaLimits(downloads_per_minute=5, active=2, bytes_per_day=500, rows_per_day=50)
 
 
 def lower_quotas(settings: Settings) -> Settings:
@@ -330,7 +330,7 @@ async def test_who_only_asks_is_told_how_the_quotas_stand(settings: Settings, da
         stranger = await api_client.ask("GET", "/v1/downloads/quotas", key=(await api_client.make_project("other"))[1])
 
     assert reply.status == 200, reply.body
-    used = {quota["name"]: (quota["used"], quota["limit"]) for quota in reply.body["quotas"]}
+    used = {quota["name"]: (quota["used"], quota["limit"]) for quota in reply.body["items"]}
     assert used == {
         "downloads_per_minute": (2, 6),
         "downloads_active": (1, 4),
@@ -341,11 +341,11 @@ async def test_who_only_asks_is_told_how_the_quotas_stand(settings: Settings, da
         "operator_download_bytes_per_day": (0, 500),
         "operator_download_rows_per_day": (0, 50),
     }
-    back = {quota["name"]: quota["first_back_seconds"] for quota in reply.body["quotas"]}
+    back = {quota["name"]: quota["resets_in_seconds"] for quota in reply.body["items"]}
     # What is spent comes back late by a grain at most, which is a second of a minute.
     assert 0 < back["downloads_per_minute"] <= 61
     assert back["downloads_active"] is back["operator_download_bytes_per_day"] is None
-    assert [quota["used"] for quota in stranger.body["quotas"]] == [0, 0, 0, 0]
+    assert [quota["used"] for quota in stranger.body["items"]] == [0, 0, 0, 0]
 
 
 async def test_a_claim_holds_though_its_key_is_purged_at_that_moment(

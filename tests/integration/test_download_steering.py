@@ -52,7 +52,7 @@ async def test_cancel_stops_and_leaves_nothing(exports: Downloads) -> None:
         messages = await watchers.read_messages(socket)
 
     assert reply.status == 202
-    assert (messages[-1]["state"], messages[-1]["label"]) == ("cancelled", "已取消")
+    assert (messages[-1]["state"], messages[-1]["state_label"]) == ("cancelled", "已取消")
     assert await exports.is_empty()
     asked = sum(exports.source.requests(page_size=100).values())
     assert (await steer(exports, "POST", f"{task_id}/cancel")).body == messages[-1]
@@ -84,7 +84,7 @@ async def test_a_file_can_be_removed_before_its_time(exports: Downloads) -> None
 
     assert (removed.status, removed.body["state"], again.body) == (200, "expired", removed.body)
     assert (followed.status, followed.code) == (410, "download_expired")
-    assert (refused.status, refused.code) == (409, "download_not_over")
+    assert (refused.status, refused.code) == (409, "download_not_ended")
     await eventually(exports.is_empty)
 
 
@@ -106,8 +106,8 @@ async def test_a_retry_goes_on_from_what_is_staged_whatever_was_wrong(settings: 
         await steer(exports, "POST", f"{failed['task_id']}/retry")
         status = await exports.wait_for_end(failed["task_id"])
 
-        assert (failed["fault"]["code"], failed["rows"], failed["processings"]) == ("source_status", 700, 1)
-        assert (status["state"], status["rows"], status["processings"]) == ("succeeded", 1_000, 2)
+        assert (failed["fault"]["code"], failed["rows"], failed["times_processed"]) == ("source_status", 700, 1)
+        assert (status["state"], status["rows"], status["times_processed"]) == ("succeeded", 1_000, 2)
         asked = exports.source.requests(page_size=100)
         assert [asked[page] for page in range(1, 11)] == [1, 1, 1, 1, 1, 1, 3, 1, 1, 1]
 
@@ -126,9 +126,9 @@ async def test_what_is_tried_again_is_told_while_it_is(exports: Downloads) -> No
     running = await exports.services.engine.get_workflow_handle(
         names.build_download_workflow_id(exports.project_id, task_id)
     ).describe()
-    assert (told["code"], told["tries"]) == ("source_status", 1)
+    assert (told["code"], told["attempts"]) == ("source_status", 1)
     assert "answered 429 for page 3" in told["message"]
-    assert datetime.fromisoformat(told["next_try_at"]) > datetime.now(UTC)
+    assert datetime.fromisoformat(told["next_attempt_at"]) > datetime.now(UTC)
     assert list(running.raw_description.pending_activities) == []
     status = await exports.wait_for_end(task_id)
     assert (status["state"], status["trouble"]) == ("succeeded", None)
@@ -153,10 +153,10 @@ async def test_retry_within_the_window_goes_on(settings: Settings) -> None:
         while status["state"] == "failed":
             reply = await steer(exports, "POST", f"{status['task_id']}/retry")
             assert reply.status == 202, reply.body
-            assert reply.body["state"] != "failed" or reply.body["processings"] > rounds
+            assert reply.body["state"] != "failed" or reply.body["times_processed"] > rounds
             rounds += 1
             status = await exports.wait_for_end(status["task_id"])
-        assert (status["state"], status["processings"]) == ("succeeded", rounds)
+        assert (status["state"], status["times_processed"]) == ("succeeded", rounds)
         assert parse_csv(await exports.file(status["task_id"])) == expected_rows(SEED, range(10_000))
 
 

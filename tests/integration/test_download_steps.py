@@ -76,7 +76,7 @@ async def test_resume_goes_on_where_the_ledger_ends(
     monkeypatch.setattr("activities.downloads.stager.SECURE_EVERY_SECONDS", math.inf)
     rows = 260_000  # about 30 MB: three parts
     spec = build_spec(held, source.url(rows=rows, seed=SEED))
-    sources = await probe(make_activities(held), ProbeInput(spec=spec, processings=1))
+    sources = await probe(make_activities(held), ProbeInput(spec=spec, times_processed=1))
     pages = PageRange(index=0, first=0, end=plan.count_pages(rows, PAGE_SIZE))
     fetch = build_fetch(spec, sources, pages, slice_seconds=math.inf)
 
@@ -105,7 +105,7 @@ async def test_every_crash_point_is_survived(held: Services, source: Source) -> 
     while True:
         spec = build_spec(held, source.url(rows=rows, seed=SEED))
         store = CrashingStore(held.objects, at=crash_points)
-        sources = await probe(make_activities(held), ProbeInput(spec=spec, processings=1))
+        sources = await probe(make_activities(held), ProbeInput(spec=spec, times_processed=1))
         for _ in range(2):
             try:
                 await fetch_all(make_activities(held, store), spec, sources, ranges)
@@ -147,7 +147,7 @@ async def test_every_crash_point_of_a_small_file_is_survived(held: Services, sou
             with suppress(Crash):
                 doing = make_activities(allow_small_files(held), store)
                 looked = await ActivityEnvironment().run(
-                    doing.probe_and_begin_uploads_or_make_small_file, ProbeInput(spec=spec, processings=1)
+                    doing.probe_and_begin_uploads_or_make_small_file, ProbeInput(spec=spec, times_processed=1)
                 )
         assert looked.file is not None
         assert looked.file.rows == rows
@@ -167,7 +167,7 @@ async def test_what_was_read_of_a_small_file_is_staged_where_it_takes_too_long(h
     spec = build_spec(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"slice_seconds": 0})
     doing = make_activities(allow_small_files(held))
     looked: ProbedSourcesOrWaitOrFile = await ActivityEnvironment().run(
-        doing.probe_and_begin_uploads_or_make_small_file, ProbeInput(spec=spec, processings=1)
+        doing.probe_and_begin_uploads_or_make_small_file, ProbeInput(spec=spec, times_processed=1)
     )
     assert looked.sources is not None
     assert looked.file is None
@@ -186,7 +186,7 @@ async def test_a_slow_source_is_secured_in_between(
     """Pages that do not yet make a part are secured after a while, so that a crash costs seconds, not the range."""
     monkeypatch.setattr("activities.downloads.stager.SECURE_EVERY_SECONDS", 0.05)
     spec = build_spec(held, source.url(rows=40_000, seed=SEED, delay_ms=60))
-    sources = await probe(make_activities(held), ProbeInput(spec=spec, processings=1))
+    sources = await probe(make_activities(held), ProbeInput(spec=spec, times_processed=1))
     fetch = build_fetch(spec, sources, PageRange(index=0, first=0, end=40))
 
     running = asyncio.create_task(ActivityEnvironment().run(make_activities(held).fetch_range, fetch))
@@ -218,7 +218,7 @@ async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Serv
     """What a worker writes that was thought dead is not taken for the ledger's part: the file is right, or is none."""
     rows = 130_000
     spec = build_spec(held, source.url(rows=rows, seed=SEED))
-    sources = await probe(make_activities(held), ProbeInput(spec=spec, processings=1))
+    sources = await probe(make_activities(held), ProbeInput(spec=spec, times_processed=1))
     await fetch_all(make_activities(held), spec, sources, plan.plan_ranges(rows, PAGE_SIZE, 1))
     number = staging.compute_part_number_in_range_block(0, 0, 1)
     await held.objects.put_part(
@@ -237,7 +237,7 @@ async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source
     """Where the ETag is no digest of the parts, the bytes are compared; one that differs makes no file."""
     rows = 130_000
     spec = build_spec(held, source.url(rows=rows, seed=SEED))
-    sources = await probe(make_activities(held), ProbeInput(spec=spec, processings=1))
+    sources = await probe(make_activities(held), ProbeInput(spec=spec, times_processed=1))
     await fetch_all(make_activities(held), spec, sources, plan.plan_ranges(rows, PAGE_SIZE, 1))
     with pytest.raises(Crash):
         await assemble(make_activities(held, CrashAfterCompletion(held.objects)), spec, sources, 1)
@@ -256,7 +256,7 @@ async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source
 async def test_slices_stage_the_same_file(held: Services, source: Source) -> None:
     """A range that is handed back after every page makes the same file, and asks for no page twice."""
     spec = build_spec(held, source.url(rows=12_000, seed=SEED))
-    sources = await probe(make_activities(held), ProbeInput(spec=spec, processings=1))
+    sources = await probe(make_activities(held), ProbeInput(spec=spec, times_processed=1))
     reports: list[FetchRangeResult] = []
     while not reports or not reports[-1].done:
         fetch = build_fetch(spec, sources, PageRange(index=0, first=0, end=12), slice_seconds=0)
@@ -270,7 +270,7 @@ async def test_slices_stage_the_same_file(held: Services, source: Source) -> Non
 async def test_an_attempt_after_the_window_starts_again(held: Services, source: Source) -> None:
     """A worker that comes back too late must not mix what it staged with rows of another day."""
     spec = build_spec(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
-    sources = await probe(make_activities(held), ProbeInput(spec=spec, processings=1))
+    sources = await probe(make_activities(held), ProbeInput(spec=spec, times_processed=1))
     pages = PageRange(index=0, first=0, end=3)
     await ActivityEnvironment().run(
         make_activities(held).fetch_range, build_fetch(spec, sources, pages, slice_seconds=0)
@@ -289,7 +289,7 @@ async def test_an_attempt_after_the_window_starts_again(held: Services, source: 
 async def test_an_attempt_before_anything_was_staged_is_no_late_one(held: Services, source: Source) -> None:
     """However long a range had to queue: where nothing is staged, nothing can be mixed."""
     spec = build_spec(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
-    sources = await probe(make_activities(held), ProbeInput(spec=spec, processings=1))
+    sources = await probe(make_activities(held), ProbeInput(spec=spec, times_processed=1))
     again = ActivityEnvironment()
     again.info = replace(again.info, attempt=2)
 
@@ -303,13 +303,13 @@ async def test_an_attempt_before_anything_was_staged_is_no_late_one(held: Servic
 async def test_a_probe_keeps_what_is_recent_and_wipes_what_is_not(held: Services, source: Source) -> None:
     """Inside the window and with the same total a new processing goes on; otherwise it begins with an empty store."""
     spec = build_spec(held, source.url(rows=3_000, seed=SEED))
-    first = await probe(make_activities(held), ProbeInput(spec=spec, processings=1))
+    first = await probe(make_activities(held), ProbeInput(spec=spec, times_processed=1))
     fetch = build_fetch(spec, first, PageRange(index=0, first=0, end=3), slice_seconds=0)
     await ActivityEnvironment().run(make_activities(held).fetch_range, fetch)
 
-    same = await probe(make_activities(held), ProbeInput(spec=spec, processings=1, earlier=first))
+    same = await probe(make_activities(held), ProbeInput(spec=spec, times_processed=1, earlier=first))
     grown = build_spec(held, source.url(rows=3_001, seed=SEED))
-    other = await probe(make_activities(held), ProbeInput(spec=grown, processings=1, earlier=first))
+    other = await probe(make_activities(held), ProbeInput(spec=grown, times_processed=1, earlier=first))
 
     assert (same.resumed, same.tables) == (True, first.tables)
     assert not other.resumed
@@ -332,7 +332,7 @@ async def test_a_slice_leaves_nothing_for_the_garbage_collector(
     monkeypatch.setattr("activities.downloads.activities.RangeStager", make_stager)
     spec = build_spec(held, source.url(rows=40_000, seed=SEED, delay_ms=20))
     doing, environment = make_activities(held), ActivityEnvironment()
-    sources = await probe(doing, ProbeInput(spec=spec, processings=1))
+    sources = await probe(doing, ProbeInput(spec=spec, times_processed=1))
     fetch = build_fetch(spec, sources, PageRange(index=0, first=0, end=40), slice_seconds=0.2)
     gc.collect()
     gc.disable()
@@ -381,7 +381,7 @@ async def test_a_late_attempt_of_a_probe_leaves_what_has_ended(held: Services) -
         (DownloadResult(state=DownloadState.FAILED, fault=fault), DownloadState.RUNNING),
         (DownloadResult(state=DownloadState.SUCCEEDED), DownloadState.SUCCEEDED),
     ):
-        end = RecordEndInput(spec=spec, outcome=outcome, processings=1, fetchers=1)
+        end = RecordEndInput(spec=spec, outcome=outcome, times_processed=1, fetchers=1)
         await catalogue.record_result_and_notify(held.database, end)
         await catalogue.record_processing_start(held.database, spec, 1)
         row = await catalogue.find_download(held.database, spec.project_id, spec.task_id)

@@ -61,7 +61,7 @@ async def test_a_websocket_tells_progress_and_the_end(exports: Downloads) -> Non
     assert any(0 < count < 4_000 for count in rows)
     assert messages[0]["state"] in ("pending", "running")
     assert messages[-1] == await exports.status(task_id)
-    assert (messages[-1]["state"], messages[-1]["label"]) == ("succeeded", "处理成功")
+    assert (messages[-1]["state"], messages[-1]["state_label"]) == ("succeeded", "处理成功")
     assert socket.close_code == aiohttp.WSCloseCode.OK
 
 

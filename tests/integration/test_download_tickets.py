@@ -52,13 +52,13 @@ async def test_a_ticket_opens_nothing_else(exports: Downloads) -> None:
     """Neither another download, nor another route of the same one, nor does a changed ticket open anything."""
     first, second = [await exports.run(exports.source.url(rows=rows)) for rows in (10, 11)]
     url = await create_ticket(exports, first["task_id"])
-    assert await read_refusal(exports.api_client, url.replace(first["task_id"], second["task_id"])) == "ticket_wrong"
+    assert await read_refusal(exports.api_client, url.replace(first["task_id"], second["task_id"])) == "ticket_mismatch"
     assert await read_refusal(exports.api_client, url.replace("/ws?", "?")) == "key_missing"
     assert await read_refusal(exports.api_client, url.replace("/ws?", "/events?")) == "key_missing"
-    assert await read_refusal(exports.api_client, url[:-8] + "AAAAAAAA") == "ticket_wrong"
-    assert await read_refusal(exports.api_client, url.partition("ticket=")[0] + "ticket=%FF") == "ticket_wrong"
+    assert await read_refusal(exports.api_client, url[:-8] + "AAAAAAAA") == "ticket_mismatch"
+    assert await read_refusal(exports.api_client, url.partition("ticket=")[0] + "ticket=%FF") == "ticket_mismatch"
     cookie = {"Cookie": f"haulage_session={url.partition('ticket=')[2]}"}
-    assert (await exports.api_client.ask("GET", "/v1/downloads", headers=cookie)).code == "session_over"
+    assert (await exports.api_client.ask("GET", "/v1/downloads", headers=cookie)).code == "session_expired"
 
 
 async def test_no_ticket_is_given_for_the_download_of_another_project(exports: Downloads) -> None:
@@ -77,7 +77,7 @@ async def test_a_ticket_ends(exports: Downloads, monkeypatch: pytest.MonkeyPatch
     async with exports.api_client.session.ws_connect(url) as socket:
         messages = await watchers.read_messages(socket)
     assert messages[-1]["state"] == "succeeded"
-    assert await read_refusal(exports.api_client, url) == "ticket_over"
+    assert await read_refusal(exports.api_client, url) == "ticket_expired"
     assert sessions.TICKET_SECONDS == 60
 
 
@@ -90,7 +90,7 @@ async def test_a_revoked_key_ends_what_its_ticket_opened(exports: Downloads) -> 
         while (message := await socket.receive(timeout=PATIENCE_SECONDS)).type is aiohttp.WSMsgType.TEXT:
             pass
     assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, aiohttp.WSCloseCode.POLICY_VIOLATION)
-    assert await read_refusal(exports.api_client, url) == "session_over"
+    assert await read_refusal(exports.api_client, url) == "session_expired"
 
 
 @pytest.mark.parametrize("host", [b"\xff", b"a\xc3(b:80", b"\xed\xa0\x80"])

@@ -254,7 +254,7 @@ async def test_nobody_else_decodes(settings: Settings) -> None:
             for origin in ("http://evil.example.com", f"{UI}.evil.example.com", "null"):
                 headers = {**cookie, "Origin": origin, "Sec-Fetch-Site": "same-site"}
                 reply = await ask_codec(api_client, step, to_json(hidden), headers=headers)
-                assert reply.code == "session_not_enough"
+                assert reply.code == "session_origin_unproven"
                 assert "Access-Control-Allow-Origin" not in reply.headers
 
 

@@ -51,7 +51,7 @@ FILLED = {
             "/v1/downloads?state=failed",
             "/v1/downloads?state=succeeded",
             "/v1/downloads?cause=source_status",
-            "/v1/downloads?cause=internal",
+            "/v1/downloads?cause=internal_error",
             "/v1/downloads?source_host=host-7",
             "/v1/downloads?source_host=unknown",
             "/v1/downloads?operator_id=op-7&created_before=2200-01-01T00:00:00Z",

@@ -151,7 +151,7 @@ async def test_single_values_are_changed_and_the_beginning_is_kept(settings: Set
     assert changed.body["effective"]["retries"] == {"value": 3, "origin": "built_in"}
     assert (nobody.code, "no-such-file" in nobody.body["detail"]) == ("config_invalid", True)
     assert (before.status, same.status) == (200, 200)
-    assert [each.code for each in kept] == ["starttime_kept"] * 4
+    assert [each.code for each in kept] == ["starttime_fixed"] * 4
     assert (shown.body["own"]["starttime"], shown.body["own"]["threads"]) == (starttime, 2)
 
 
@@ -176,7 +176,7 @@ async def test_a_beginning_is_kept_whatever_it_comes_from(settings: Settings) ->
         refused.append(await orders.ask("PATCH", shared, json=moved))
         shown = await orders.ask("GET", own)
 
-    assert [each.code for each in refused] == ["starttime_kept"] * 3
+    assert [each.code for each in refused] == ["starttime_fixed"] * 3
     assert all(starts_at.isoformat() in each.body["detail"] for each in refused), refused[0].body
     assert "PATCH /v1/platforms/shop-1/config (of a command: --since)" in refused[0].body["detail"]
     assert inherits.status == 200
@@ -196,7 +196,7 @@ async def test_a_beginning_that_is_being_fixed_is_kept(settings: Settings) -> No
             changing = asyncio.create_task(orders.ask("PATCH", CONFIG, json={"starttime": "last 3 days"}))
             await asyncio.sleep(TURN_SECONDS)
         reply = await changing
-        assert (reply.status, reply.code) == (409, "starttime_kept"), reply.body
+        assert (reply.status, reply.code) == (409, "starttime_fixed"), reply.body
 
 
 async def test_a_record_and_options_that_cannot_work_together_are_not_both_taken(settings: Settings) -> None:

@@ -77,8 +77,8 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
         assert await list_stale_slices(orders) == [str(TimeWindow(start=first.start_at, end=first.end_at))]
         assert await eventually(lambda: gauge(metrics.SLICES_STALE) == 1)
         [shown] = [each["concerns"] for each in overview["systems"] if each["system"] == "orders"]
-        [concern] = [each for each in shown if each["trouble"] == "stale"]
-        assert (concern["count"], concern["parts"][0]["subject"]) == (1, NUMBER)
+        [concern] = [each for each in shown if each["kind"] == "stale"]
+        assert (concern["count"], concern["largest_groups"][0]["subject"]) == (1, NUMBER)
 
         await orders.fetch()
         assert await scan_overdue(orders) == []

@@ -309,7 +309,7 @@ async def concerns(orders: Orders) -> set[str]:
     """The concerns that the overview shows."""
     overview = (await orders.ask("GET", "/v1/overview")).body
     [shown] = [each for each in overview["systems"] if each["system"] == "orders"]
-    return {each["trouble"] for each in shown["concerns"]}
+    return {each["kind"] for each in shown["concerns"]}
 
 
 async def test_what_was_passed_by_is_not_taken_for_late(settings: Settings) -> None:

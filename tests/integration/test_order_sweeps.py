@@ -69,7 +69,7 @@ async def concerns(orders: Orders) -> dict[str, int]:
     """What the overview says of orders."""
     systems = (await orders.ask("GET", "/v1/overview")).body["systems"]
     found = next(each["concerns"] for each in systems if each["system"] == "orders")
-    return {each["trouble"]: each["count"] for each in found}
+    return {each["kind"]: each["count"] for each in found}
 
 
 @pytest.mark.long

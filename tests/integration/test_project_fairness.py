@@ -220,7 +220,7 @@ async def test_invented_signatures_of_one_project_do_not_delay_the_file_of_anoth
 async def check_transfers(greedy: Transfers) -> None:
     """The greedy project has as much as it may, and not more."""
     reply = await greedy.ask("GET", "/v1/quotas")
-    used = {quota["name"]: quota["used"] for quota in reply.body["quotas"]}
+    used = {quota["name"]: quota["used"] for quota in reply.body["items"]}
     assert used["transfer_jobs_open"] <= 4
     assert used["transfer_targets_open"] <= 100
 
@@ -244,9 +244,9 @@ async def test_platforms_of_one_project_do_not_hold_up_another(orders: Orders) -
     assert (await orders.findings("modest")).lost == []
     assert greedy.calls["200"] <= 2
     assert not await orders.is_complete("greedy")
-    quotas = (await orders.ask("GET", path)).body["quotas"]
+    quotas = (await orders.ask("GET", path)).body["items"]
     [per_day] = [each for each in quotas if each["name"] == "platform_requests_per_day"]
-    assert per_day["resets_seconds"] > 80_000
+    assert per_day["resets_in_seconds"] > 80_000
 
     # A raised quota applies to the slices that wait for it.
     assert (await orders.ask("PUT", path, json={"platforms": 1})).status == 200

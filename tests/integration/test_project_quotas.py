@@ -36,7 +36,7 @@ async def read_used(api_client: ApiClient, key: str) -> dict[str, int | None]:
     """How much of each quota is used, as its owner sees it."""
     reply = await api_client.ask("GET", "/v1/quotas", key=key)
     assert reply.status == 200, reply.body
-    return {quota["name"]: quota["used"] for quota in reply.body["quotas"]}
+    return {quota["name"]: quota["used"] for quota in reply.body["items"]}
 
 
 async def send_at_once(ask: Callable[[int], Awaitable[Reply]], numbers: Iterable[int]) -> Counter[int]:
@@ -64,7 +64,7 @@ async def test_a_project_sees_its_quotas(settings: Settings) -> None:
         theirs = await api_client.ask("GET", f"/v1/projects/{project_id}/quotas", key=stranger)
         own = await api_client.ask("GET", f"/v1/projects/{project_id}/quotas", key=key)
         no_limit = await api_client.ask("PUT", f"/v1/projects/{project_id}/quotas", key=key, json={"task_types": 99})
-    shown = {quota["name"]: quota for quota in reply.body["quotas"]}
+    shown = {quota["name"]: quota for quota in reply.body["items"]}
     assert shown.keys() == QuotaLimits.model_fields.keys() | {"streams_per_project"}
     assert shown["requests_per_minute"] | {"description": ""} == {
         "name": "requests_per_minute",
@@ -73,10 +73,10 @@ async def test_a_project_sees_its_quotas(settings: Settings) -> None:
         "limit": 100,
         "default": 100,
         "used": 1,
-        "resets_seconds": 1,
+        "resets_in_seconds": 1,
     }
     assert (shown["task_types"]["limit"], shown["task_types"]["used"], shown["task_types"]["system"]) == (7, 0, "tasks")
-    assert own.body["quotas"][1:] == reply.body["quotas"][1:]
+    assert own.body["items"][1:] == reply.body["items"][1:]
     assert (theirs.code, no_limit.code) == ("not_found", "admin_key_needed")
 
 
@@ -88,7 +88,7 @@ async def test_the_administrator_sets_the_quotas_of_one_project(settings: Settin
         path = f"/v1/projects/{project_id}/quotas"
         reply = await api_client.as_admin("PUT", path, json={"requests_per_minute": 2, "platforms": None})
         assert reply.status == 200, reply.body
-        shown = {quota["name"]: (quota["limit"], quota["default"]) for quota in reply.body["quotas"]}
+        shown = {quota["name"]: (quota["limit"], quota["default"]) for quota in reply.body["items"]}
         assert (shown["requests_per_minute"], shown["platforms"]) == ((2, 60_000), (100, 100))
         counted = await send_at_once(lambda _: api_client.ask("GET", "/v1/quotas", key=key), range(5))
         assert counted == {200: 2, FULL: 3}
@@ -228,9 +228,9 @@ async def test_a_project_creates_so_many_tasks_a_day(settings: Settings) -> None
         async with running_api(limit(settings, tasks_per_day=10)) as other_process:
 
             async def is_seen_there() -> bool:
-                quotas = (await other_process.ask("GET", "/v1/quotas", key=tasks.key)).body["quotas"]
+                quotas = (await other_process.ask("GET", "/v1/quotas", key=tasks.key)).body["items"]
                 [day] = [quota for quota in quotas if quota["name"] == "tasks_per_day"]
-                return bool(day["used"] == 10 and 86_000 < day["resets_seconds"] < 90_000)
+                return bool(day["used"] == 10 and 86_000 < day["resets_in_seconds"] < 90_000)
 
             assert await eventually(is_seen_there)
 

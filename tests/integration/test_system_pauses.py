@@ -49,8 +49,8 @@ async def test_requests_for_a_paused_system_are_refused_with_who_and_why(downloa
     assert (refused.status, refused.code, refused.headers["Retry-After"]) == (503, "system_paused", "1")
     assert "by ann: the database is being moved." in refused.body["detail"]
     [shown] = [each for each in overview["systems"] if each["system"] == "downloads"]
-    [concern] = [each for each in shown["concerns"] if each["trouble"] == "system_paused"]
-    assert (concern["count"], concern["parts"][0]["cause"]) == (1, f"ann: {SIGNED['reason']}")
+    [concern] = [each for each in shown["concerns"] if each["kind"] == "system_paused"]
+    assert (concern["count"], concern["largest_groups"][0]["cause"]) == (1, f"ann: {SIGNED['reason']}")
     assert shown["paused"]["who"] == "ann"
     assert (resumed["paused"], taken.status) == (None, 202)
     audit = (await api_client.as_admin("GET", "/v1/audit?limit=10")).body["items"]
@@ -91,7 +91,7 @@ async def test_a_hold_says_who_paused_its_type_and_why(tasks: Tasks) -> None:
 
     assert held["paused"].startswith(f"Tasks of the type {tasks.type!r} are paused since 20")
     assert held["paused"].endswith("by ben: the workers are replaced.")
-    assert concern["parts"][0]["cause"] == "ben: the workers are replaced"
+    assert concern["largest_groups"][0]["cause"] == "ben: the workers are replaced"
     assert "paused" not in resumed
 
 

@@ -234,7 +234,7 @@ async def test_what_is_taken_back_while_a_retry_begins_is_left_out(
             return await start(*arguments)
 
         async def is_counted() -> bool:
-            quotas = (await transfers.ask("GET", "/v1/quotas")).body["quotas"]
+            quotas = (await transfers.ask("GET", "/v1/quotas")).body["items"]
             used = {quota["name"]: quota["used"] for quota in quotas}
             return bool(used["transfer_targets_per_day"] == 2 + sent)
 

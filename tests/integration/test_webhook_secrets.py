@@ -17,10 +17,10 @@ pytestmark = pytest.mark.stack
 
 async def list_secrets(deliveries: Webhooks) -> list[dict[str, Any]]:
     """The secrets that the API lists."""
-    path = f"/v1/projects/{deliveries.project_id}/webhook-secret"
+    path = f"/v1/projects/{deliveries.project_id}/webhook-secrets"
     reply = await deliveries.api_client.ask("GET", path, key=deliveries.key)
     assert reply.status == 200, reply.body
-    secrets: list[dict[str, Any]] = reply.body["secrets"]
+    secrets: list[dict[str, Any]] = reply.body["items"]
     return secrets
 
 
@@ -64,7 +64,7 @@ async def test_secrets_cannot_pile_up(settings: Settings) -> None:
     async with running_webhooks(settings) as deliveries:
         for _ in range(5):
             await deliveries.rotate(3600)
-        path = f"/v1/projects/{deliveries.project_id}/webhook-secret"
+        path = f"/v1/projects/{deliveries.project_id}/webhook-secrets"
         refused = await deliveries.api_client.ask("POST", path, key=deliveries.key, json={"overlap_seconds": 3600})
         await deliveries.rotate(0)
         left = await list_secrets(deliveries)
@@ -91,9 +91,9 @@ async def test_a_revoked_project_gets_no_new_secret(settings: Settings) -> None:
     """What was ended stays so, also for the admin key; and a project that never was is not there."""
     async with running_webhooks(settings) as deliveries:
         await deliveries.api_client.as_admin("POST", f"/v1/projects/{deliveries.project_id}/revoke")
-        path = f"/v1/projects/{deliveries.project_id}/webhook-secret"
+        path = f"/v1/projects/{deliveries.project_id}/webhook-secrets"
         refused = await deliveries.api_client.as_admin("POST", path, json={})
-        unknown = await deliveries.api_client.as_admin("GET", "/v1/projects/prj_0000000000000000/webhook-secret")
+        unknown = await deliveries.api_client.as_admin("GET", "/v1/projects/prj_0000000000000000/webhook-secrets")
 
     assert (refused.status, refused.code) == (409, "project_revoked")
     assert (unknown.status, unknown.code) == (404, "not_found")

@@ -201,11 +201,11 @@ async def test_many_deliveries_at_once_all_arrive_once(settings: Settings) -> No
         for order in orders:
             await deliveries.wait_for_state(order, "succeeded", 1)
         reply = await deliveries.api_client.ask(
-            "GET", f"/v1/projects/{deliveries.project_id}/webhook-secret", key=deliveries.key
+            "GET", f"/v1/projects/{deliveries.project_id}/webhook-secrets", key=deliveries.key
         )
 
         messages = deliveries.receiver.list_received()
-    assert len(reply.body["secrets"]) == 1
+    assert len(reply.body["items"]) == 1
     assert {message.headers["webhook-id"] for message in messages} == {order.delivery_id for order in orders}
     assert {message.headers["webhook-signature"].count("v1,") for message in messages} == {1}
 

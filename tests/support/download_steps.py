@@ -113,7 +113,7 @@ async def assemble(doing: DownloadActivities, spec: DownloadSpec, sources: Sourc
 
 
 async def probe_source(held: Services, spec: DownloadSpec) -> SourcesProbe:
-    return await probe(make_activities(held), ProbeInput(spec=spec, processings=1))
+    return await probe(make_activities(held), ProbeInput(spec=spec, times_processed=1))
 
 
 async def read_ledger(held: Services, spec: DownloadSpec) -> RangeLedger:

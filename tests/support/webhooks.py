@@ -75,7 +75,7 @@ class Webhooks:
 
     async def rotate(self, overlap_seconds: int) -> str:
         """A new secret of the project, in clear."""
-        path = f"/v1/projects/{self.project_id}/webhook-secret"
+        path = f"/v1/projects/{self.project_id}/webhook-secrets"
         reply = await self.api_client.ask("POST", path, key=self.key, json={"overlap_seconds": overlap_seconds})
         assert reply.status == 201, reply.body
         secret: str = reply.body["secret"]

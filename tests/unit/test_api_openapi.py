@@ -56,7 +56,7 @@ def test_a_route_that_a_limited_key_does_not_open_says_so() -> None:
         ("/v1/addresses/config", "put", False),
     ):
         refused = DOCUMENT["paths"][path][method]["responses"].get("403", {"description": ""})
-        assert ("`key_not_enough`" in refused["description"]) == is_declared, (method, path)
+        assert ("`key_lacks_right`" in refused["description"]) == is_declared, (method, path)
 
 
 def test_every_schema_is_referred_to_and_every_reference_leads_to_one() -> None:

@@ -244,9 +244,9 @@ async def test_cancel(peer: ApiPeer, client: Client) -> None:
             models.Download,
             {
                 "fetchers",
-                "label",
+                "state_label",
                 "operator_id",
-                "processings",
+                "times_processed",
                 "project_id",
                 "rows_per_second",
                 "started_at",

@@ -11,9 +11,9 @@ from domain.downloads.models import DownloadState, DownloadStatus
 KEY = ("prj_1", "dl_1")
 
 
-def build_running_status(rows: int, processings: int = 1) -> DownloadStatus:
+def build_running_status(rows: int, times_processed: int = 1) -> DownloadStatus:
     """What the engine says of a run."""
-    return DownloadStatus(state=DownloadState.RUNNING, rows=rows, processings=processings)
+    return DownloadStatus(state=DownloadState.RUNNING, rows=rows, times_processed=times_processed)
 
 
 def test_rows_do_not_fall_within_a_processing() -> None:
@@ -37,8 +37,10 @@ def test_another_processing_starts_anew() -> None:
     heights = HighestReportedRows()
     heights.raise_rows_to_highest_reported(KEY, "run", build_running_status(700))
 
-    assert heights.raise_rows_to_highest_reported(KEY, "run", build_running_status(5, processings=2)).rows == 5
-    assert heights.raise_rows_to_highest_reported(KEY, "later run", build_running_status(3, processings=2)).rows == 3
+    assert heights.raise_rows_to_highest_reported(KEY, "run", build_running_status(5, times_processed=2)).rows == 5
+    assert (
+        heights.raise_rows_to_highest_reported(KEY, "later run", build_running_status(3, times_processed=2)).rows == 3
+    )
     assert heights.raise_rows_to_highest_reported(("prj_2", "dl_1"), "run", build_running_status(1)).rows == 1
 
 
@@ -46,7 +48,7 @@ def test_the_end_is_told_as_it_is() -> None:
     """What is over counts what its file holds."""
     heights = HighestReportedRows()
     heights.raise_rows_to_highest_reported(KEY, "run", build_running_status(700))
-    failed = DownloadStatus(state=DownloadState.FAILED, rows=200, processings=1)
+    failed = DownloadStatus(state=DownloadState.FAILED, rows=200, times_processed=1)
 
     assert heights.raise_rows_to_highest_reported(KEY, "run", failed) == failed
 

@@ -242,7 +242,7 @@ def test_only_what_finds_no_room_is_refused(wishes: int, refused: int, ending: E
     seen = make_seen(names)
     seen.refusals["window_full"] = refused
     assert judge_world(names, seen).ending is ending
-    seen.refusals["internal"] = 1
+    seen.refusals["internal_error"] = 1
     assert judge_world(names, seen).ending is Ending.NEEDLESS
 
 

@@ -36,7 +36,7 @@ def test_differences_are_named(found: list[str], words: str) -> None:
         (MUST_SUCCEED, Outcome(is_over=True), Ending.EQUAL),
         (MUST_SUCCEED, Outcome(is_over=True, cause="source_status"), Ending.NEEDLESS),
         (MAY_FAIL, Outcome(is_over=True, cause="source_status"), Ending.FAILED),
-        (MAY_FAIL, Outcome(is_over=True, cause="internal"), Ending.WRONG_CAUSE),
+        (MAY_FAIL, Outcome(is_over=True, cause="internal_error"), Ending.WRONG_CAUSE),
         (MAY_FAIL, Outcome(is_over=True, difference="1 lost"), Ending.SILENT),
         (MAY_FAIL, Outcome(is_over=True, difference="1 lost", warnings=["some may be missing"]), Ending.WARNED),
         (MAY_FAIL, Outcome(is_over=True, difference="1 lost", warnings=["a long number"]), Ending.SILENT),

@@ -67,7 +67,7 @@ class Steps:
     @activity.defn(name="download_probe")
     async def probe(self, ask: ProbeInput) -> ProbedSourcesOrWaitOrFile:
         """Answer as the test says."""
-        self.probes.append(ask.processings)
+        self.probes.append(ask.times_processed)
         self.specs.append(ask.spec)
         await self.may_probe.wait()
         return self._answers.pop(0)()

@@ -221,16 +221,16 @@ class DownloadWorkflow:
         """Return the probed sources and the ranges of every table; probe unless this run continues an earlier one."""
         progress = self._progress
         if not progress.is_fetching or progress.sources is None:
-            progress.processings += 1
+            progress.times_processed += 1
             progress.done, progress.done_rows, progress.left_out, progress.warnings = [], 0, [], []
             progress.done_with_new_columns, progress.found_columns = [], {}
-            trouble = self._status.trouble
-            self._status = DownloadStatus(processings=progress.processings, started_at=workflow.now(), trouble=trouble)
+            count, trouble = progress.times_processed, self._status.trouble
+            self._status = DownloadStatus(times_processed=count, started_at=workflow.now(), trouble=trouble)
             self._publish_status(DownloadState.RUNNING, DownloadPhase.PROBING)
             progress.sources = await self._probe_sources()
             progress.is_fetching = True
         self._status.total = progress.sources.total_rows
-        self._status.processings, self._status.started_at = progress.processings, progress.began
+        self._status.times_processed, self._status.started_at = progress.times_processed, progress.began
         ranges = [self._plan_ranges(table, probe) for table, probe in enumerate(progress.sources.tables)]
         self._status.fetchers = max(self._count_fetchers(probe) for probe in progress.sources.tables)
         return progress.sources, ranges
@@ -243,7 +243,7 @@ class DownloadWorkflow:
             columns=self._progress.new_columns,
             single_fetcher=self._progress.single_fetcher,
             page_size_max=self._progress.page_size_max,
-            processings=self._progress.processings,
+            times_processed=self._progress.times_processed,
         )
         while True:
             looked = await workflow.execute_activity_method(
@@ -307,7 +307,7 @@ class DownloadWorkflow:
         end = RecordEndInput(
             spec=self._spec,
             outcome=outcome,
-            processings=self._progress.processings,
+            times_processed=self._progress.times_processed,
             fetchers=self._status.fetchers,
             rows=self._status.rows,
         )
@@ -336,7 +336,7 @@ class DownloadWorkflow:
         event = WebhookEvent(
             type=f"download.{outcome.state}",
             timestamp=workflow.now(),
-            data=models.build_webhook_payload(self._spec, outcome, self._progress.processings),
+            data=models.build_webhook_payload(self._spec, outcome, self._progress.times_processed),
         )
         return WebhookDeliveryInput(
             delivery_id=delivery.create_delivery_id(),
@@ -395,6 +395,6 @@ def _has_succeeded(processing: asyncio.Task[DownloadResult]) -> bool:
     return processing.result().state is DownloadState.SUCCEEDED
 
 
-def _build_trouble(fault: FaultRecord, tries: int, seconds: float) -> DownloadTrouble:
-    next_try_at = workflow.now() + timedelta(seconds=seconds)
-    return DownloadTrouble(code=fault.code, message=fault.sentence, tries=tries, next_try_at=next_try_at)
+def _build_trouble(fault: FaultRecord, attempts: int, seconds: float) -> DownloadTrouble:
+    next_attempt_at = workflow.now() + timedelta(seconds=seconds)
+    return DownloadTrouble(code=fault.code, message=fault.sentence, attempts=attempts, next_attempt_at=next_attempt_at)

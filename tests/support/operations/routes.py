@@ -18,7 +18,7 @@ ROUTES_ON_NO_OBJECT: Final[Mapping[str, str]] = {
     "POST /v1/projects/{project_id}/keys": "keys",
     "POST /v1/projects/{project_id}/keys/{key_id}/rotate": "keys",
     "POST /v1/projects/{project_id}/revoke": "projects",
-    "POST /v1/projects/{project_id}/webhook-secret": "secrets",
+    "POST /v1/projects/{project_id}/webhook-secrets": "secrets",
     "POST /v1/register_task": "configuration",
     "POST /v1/register_task_type": "configuration",
     "PUT /v1/addresses/config": "configuration",

@@ -188,7 +188,7 @@ STANDSTILLS: Final = (
     Standstill("A type of tasks is paused", CONCERNS, "HaulageTasksPaused", TYPE, Command("tasks resume")),
 )
 
-COMPONENT: Final = "parts"
+COMPONENT: Final = "components"
 """The list of `GET /v1/overview` whose items the overview has a line for, where they do not answer."""
 IN_LOG_ONLY: Final = NotOffered("An activity is no object: what it holds up waits or fails, and has a line for that.")
 

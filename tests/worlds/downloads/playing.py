@@ -115,7 +115,7 @@ def _find_strange_headers(world: DownloadWorld, sources: Sequence[WorldSource]) 
 
 def raise_limits(settings: Settings) -> Settings:
     """The same with quotas that are never reached."""
-    party = DownloadQuotaLimits(submissions_per_minute=100_000, active=1_000)
+    party = DownloadQuotaLimits(downloads_per_minute=100_000, active=1_000)
     downloads = settings.downloads.model_copy(update={"operator_quotas": party})
     quotas = QuotaLimits(downloads_per_minute=100_000, downloads_active=1_000)
     return settings.model_copy(update={"downloads": downloads, "quotas": quotas})

@@ -75,7 +75,7 @@ class Operator:
                 ignored.add("starttime")
             if ignored:
                 self.complaints.append(f"{options} was accepted, and {sorted(ignored)} changed nothing")
-        elif "starttime" not in options or reply.code != "starttime_kept":
+        elif "starttime" not in options or reply.code != "starttime_fixed":
             self.complaints.append(f"{options} was refused: {reply.body}")
 
     async def redo(self, name: str) -> None:

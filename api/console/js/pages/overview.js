@@ -30,7 +30,7 @@ async function overview(place) {
   const live = h("span", { class: "live" });
   const show = (seen) => {
     showConcerns(concerns, seen);
-    clear(parts, seen.parts.map(part));
+    clear(parts, seen.components.map(part));
     const workloads = new Map(seen.systems.map((workload) => [workload.system, workload]));
     for (const [system, card] of cards) card.show(workloads.get(system), Date.parse(seen.at));
     queues.show(seen.queues);
@@ -66,12 +66,12 @@ function pulse(live, isNew) {
 
 /** Show what a person should look at, with links. It is read out only when it changes. */
 function showConcerns(element, seen) {
-  const down = seen.parts.filter((each) => !each.ok).map((each) => h("li", {}, badge("!", "bad"), " ", t("overview.partDown", { part: partName(each.name) }), " ", ago(each.down_since), ": ", h("span", { dir: "auto" }, markCode(each.trouble))));
+  const down = seen.components.filter((each) => !each.ok).map((each) => h("li", {}, badge("!", "bad"), " ", t("overview.partDown", { part: partName(each.name) }), " ", ago(each.down_since), ": ", h("span", { dir: "auto" }, markCode(each.problem))));
   const unread = down.length && !seen.systems.length ? [h("li", {}, t("overview.unread"))] : [];
   const troubles = seen.systems.flatMap((workload) => workload.concerns.map((concern) => [workload.system, concern]));
   const ages = new Map(seen.systems.map((workload) => [workload.system, workload.oldest_waiting_seconds]));
   const items = [...down, ...unread, ...troubles.map(([system, concern]) => concernItem(system, concern, ages.get(system)))];
-  const said = JSON.stringify([seen.parts.map((each) => each.down_since), unread.length, troubles]);
+  const said = JSON.stringify([seen.components.map((each) => each.down_since), unread.length, troubles]);
   if (element.dataset.said === said) return;
   element.dataset.said = said;
   const n = items.length - unread.length;
@@ -80,24 +80,24 @@ function showConcerns(element, seen) {
   clear(element, h("p", { role: "status" }, h("i", { class: "dot" }), sentence), n ? h("ul", {}, items) : null);
 }
 
-function concernItem(system, { trouble, count, parts }, age) {
-  const key = `overview.trouble.${trouble}`;
+function concernItem(system, { kind, count, largest_groups: groups }, age) {
+  const key = `overview.trouble.${kind}`;
   const values = { n: count, unit: t(`overview.unit.${UNITS[system]}`, { n: count }), time: duration(age ?? 0) };
-  const words = has(key) ? t(key, values) : t("overview.otherTrouble", { name: trouble, n: count });
+  const words = has(key) ? t(key, values) : t("overview.otherTrouble", { name: kind, n: count });
   const { href } = SECTIONS.find((each) => each.name === system);
-  const whole = link(wayTo(system, trouble, {}) ?? href, t(`common.section.${system}`));
-  return h("li", {}, whole, h("span", {}, words, parts.map((part, index) => [index ? "; " : ": ", partOf(system, trouble, part, count)])));
+  const whole = link(wayTo(system, kind, {}) ?? href, t(`common.section.${system}`));
+  return h("li", {}, whole, h("span", {}, words, groups.map((group, index) => [index ? "; " : ": ", groupOf(system, kind, group, count)])));
 }
 
-/** A part of a concern: its platform, type or queue with the way there, the cause, and how many of several. */
-function partOf(system, trouble, part, count) {
-  const cause = causeWords(system, part.cause);
-  const words = [part.subject, part.subject && part.cause ? " · " : "", markCode(cause)];
-  const way = wayTo(system, trouble, part);
-  const shown = part.subject || part.cause ? words : t("overview.unknownCause");
+/** A group of a concern: its platform, type or queue with the way there, the cause, and how many of several. */
+function groupOf(system, kind, group, count) {
+  const cause = causeWords(system, group.cause);
+  const words = [group.subject, group.subject && group.cause ? " · " : "", markCode(cause)];
+  const way = wayTo(system, kind, group);
+  const shown = group.subject || group.cause ? words : t("overview.unknownCause");
   // What programs call a cause is shown where the pointer rests.
-  const title = cause === part.cause ? null : part.cause;
-  return [way ? h("span", { title }, link(way, shown)) : h("bdi", { title }, shown), part.count < count ? ` (${number(part.count)})` : null];
+  const title = cause === group.cause ? null : group.cause;
+  return [way ? h("span", { title }, link(way, shown)) : h("bdi", { title }, shown), group.count < count ? ` (${number(group.count)})` : null];
 }
 
 /** A cause in words: a code has them here, anything else is a sentence already. */
@@ -109,14 +109,14 @@ function causeWords(system, cause) {
 const UNITS = { downloads: "downloads", transfers: "targets", orders: "slices", addresses: "messages", tasks: "tasks" };
 const TABS = { failed: "tab=slices&state=failed", stale: "tab=slices&stale=true", sweeps_failed: "tab=slices&sweep=failed", backfill_failed: "tab=backfills" };
 
-/** The page where a concern, or a part of it, is dealt with; null where it is a system, or a queue of this page. */
-function wayTo(system, trouble, { subject = "", cause = "" }) {
-  if (["no_worker", "queue_waits", "system_paused", "module_paused"].includes(trouble)) return null;
+/** The page where a concern, or a group of it, is dealt with; null where it is a system, or a queue of this page. */
+function wayTo(system, kind, { subject = "", cause = "" }) {
+  if (["no_worker", "queue_waits", "system_paused", "module_paused"].includes(kind)) return null;
   const { href } = SECTIONS.find((each) => each.name === system);
-  if (system === "orders") return subject && session.isAdmin ? `${href}/platforms/${encodeURIComponent(subject)}${TABS[trouble] ? `?${TABS[trouble]}` : ""}` : null;
+  if (system === "orders") return subject && session.isAdmin ? `${href}/platforms/${encodeURIComponent(subject)}${TABS[kind] ? `?${TABS[kind]}` : ""}` : null;
   if (system === "tasks") return subject ? `${href}/types/${encodeURIComponent(subject)}` : null;
-  if (trouble === "quarantined") return `${href}/quarantine`;
-  const filters = { downloads: { state: trouble === "waiting" ? "pending" : "failed", cause }, transfers: { reason: trouble === "failed" ? cause : "" }, addresses: { state: trouble, module: subject } }[system];
+  if (kind === "quarantined") return `${href}/quarantine`;
+  const filters = { downloads: { state: kind === "waiting" ? "pending" : "failed", cause }, transfers: { reason: kind === "failed" ? cause : "" }, addresses: { state: kind, module: subject } }[system];
   if (!filters) return href;
   return `${href}?${new URLSearchParams(Object.entries(filters).filter(([, value]) => value))}`;
 }

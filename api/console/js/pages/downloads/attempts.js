@@ -20,7 +20,7 @@ export function attemptsFold(path) {
 
 async function fill(inside, path) {
   try {
-    const { steps, more } = await get(`${path}/attempts`, { limit: STEPS });
+    const { items: steps, more } = await get(`${path}/attempts`, { limit: STEPS });
     clear(inside, steps.length ? table(steps) : h("p", { class: "quiet" }, t("downloads.attempts.none")), more ? h("p", { class: "quiet" }, t("downloads.attempts.more", { n: steps.length })) : null);
   } catch (problem) {
     clear(inside, problemBox(problem));

@@ -74,7 +74,7 @@ class Page {
   show(download) {
     const before = this.shown;
     this.shown = download;
-    if (before?.state !== download.state || before?.processings !== download.processings) this.begin(download);
+    if (before?.state !== download.state || before?.times_processed !== download.times_processed) this.begin(download);
     this.move(download);
     if (before?.phase !== download.phase) this.announcement.textContent = `${t(`downloads.state.${download.state}`)}, ${phaseWords(download.phase)}`;
     clear(this.facts, this.list(download));
@@ -95,7 +95,7 @@ class Page {
     const last = this.points.at(-1);
     if (!last || download.rows !== last[1]) this.points.push([Date.now(), download.rows]);
     if (this.points.length > POINTS_MAX) this.points.shift();
-    clear(this.live, phases(download), bar(download), this.rates(download), download.trouble ? h("p", { class: "why", dir: "auto" }, markCode(t("downloads.again", { why: download.trouble.message, n: download.trouble.tries })), " ", t("downloads.attempts.next"), " ", ago(download.trouble.next_try_at)) : null);
+    clear(this.live, phases(download), bar(download), this.rates(download), download.trouble ? h("p", { class: "why", dir: "auto" }, markCode(t("downloads.again", { why: download.trouble.message, n: download.trouble.attempts })), " ", t("downloads.attempts.next"), " ", ago(download.trouble.next_attempt_at)) : null);
   }
 
   rates(download) {
@@ -178,7 +178,7 @@ class Page {
       [t("downloads.started"), download.started_at && when(download.started_at)],
       [t("downloads.ended"), download.finished_at && when(download.finished_at)],
       [t("downloads.took"), seconds ? duration(seconds) : null],
-      [t("downloads.processings"), download.processings > 1 ? download.processings : null],
+      [t("downloads.timesProcessed"), download.times_processed > 1 ? download.times_processed : null],
       [t("downloads.operator"), download.operator_id && h("bdi", {}, download.operator_id)],
       [t("downloads.sourceHost"), download.source_hosts.length ? h("span", {}, download.source_hosts.flatMap((host, index) => [index ? ", " : "", h("a", { href: `/console/downloads?source_host=${encodeURIComponent(host)}` }, host)])) : null],
       [t("downloads.expires"), download.expires_at && [when(download.expires_at), " (", ago(download.expires_at), ")"]],
@@ -197,7 +197,7 @@ function phases(download) {
   const steps = PHASES.filter((phase) => download.type === "excel" || phase !== "rendering");
   const at = steps.indexOf(download.phase);
   const items = steps.map((phase, index) => h("li", { class: at > index && "passed", "aria-current": phase === download.phase ? "step" : null }, phaseWords(phase)));
-  // Between two processings it pauses, and before a new one it cleans up: steps of no order.
+  // Between two times that it is processed it pauses, and before a new one it cleans up: steps of no order.
   if (at < 0) items.push(h("li", { "aria-current": "step" }, phaseWords(download.phase)));
   return h("ol", { class: "phases" }, items);
 }

@@ -22,7 +22,7 @@ export function quotaStrip(place, operator = "") {
   const element = h("section", { "aria-label": t("downloads.quota.title"), class: "quota-strip" }, list);
   const look = latestOnly(
     () => get("/v1/downloads/quotas", { operator_id: whose }),
-    ({ quotas }) => {
+    ({ items: quotas }) => {
       clear(list, quotas.map(meter));
       element.hidden = false;
     },
@@ -46,7 +46,7 @@ function meter(quota) {
   const share = Math.min(1, quota.used / quota.limit);
   const words = t("downloads.quota.used", { used: write(quota.used), limit: write(quota.limit) });
   const label = t(`downloads.quota.${quota.scope}.${quota.kind}`);
-  const back = quota.first_back_seconds === null ? null : t("downloads.quota.back", { time: duration(quota.first_back_seconds) });
+  const back = quota.resets_in_seconds === null ? null : t("downloads.quota.back", { time: duration(quota.resets_in_seconds) });
   const tone = share >= 1 ? "bad" : share >= NEARLY_ALL ? "wait" : "run";
   return h(
     "li",

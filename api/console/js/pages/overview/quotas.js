@@ -28,7 +28,7 @@ export function quotaTable(place) {
   });
   const look = latestOnly(
     () => get("/v1/quotas"),
-    ({ quotas }) => {
+    ({ items: quotas }) => {
       draw(quotas);
     },
     // The overview itself reports problems of the API.
@@ -48,7 +48,7 @@ function row(quota) {
     quota.system ? t(`common.section.${quota.system}`) : t("overview.everySystem"),
     quota.used === null ? "–" : amount(write(quota.used), quota.used / quota.limit),
     write(quota.limit),
-    quota.resets_seconds === null ? "–" : duration(quota.resets_seconds),
+    quota.resets_in_seconds === null ? "–" : duration(quota.resets_in_seconds),
   ];
   return h("tr", {}, cells.map((cell, index) => h("td", { class: index > 1 && "numeric", data: { label: t(`overview.${COLUMNS[index]}`) } }, cell)));
 }
