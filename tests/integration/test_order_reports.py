@@ -33,7 +33,7 @@ DAY = "2026-01-01"
 PATH = f"/v1/platforms/{NUMBER}/reports"
 ROWS = PLAIN.rows
 BEIJING = PLAIN.model_copy(
-    update={"rows": ROWS.model_copy(update={"moments": ROWS.moments.model_copy(update={"zone_minutes": 480})})}
+    update={"rows": ROWS.model_copy(update={"time_format": ROWS.time_format.model_copy(update={"zone_minutes": 480})})}
 )
 
 
