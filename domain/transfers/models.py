@@ -242,7 +242,7 @@ ALL_LEFT_OUT = (
     "by another retry. See the job in `retry_of`."
 )
 LOST_TASK = "GSE began to send it and then did not know its own task any more, so it may have arrived."
-NEVER_REPORTED = (
+NO_REPORT = (
     "GSE took it and then answered without a readable record of this target, so it is not known whether it arrived. "
     "Look on the host, or send it again: the same file goes to the same place."
 )
