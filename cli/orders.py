@@ -318,9 +318,8 @@ async def _raise_if_platform_has_trouble_or_failed_slices(orders: Orders, seen: 
     facts = {"platform": seen.platform, "slices_failed": seen.slices_failed, "complete_to": seen.complete_to}
     if seen.trouble is not None:
         raise WorkFailed(seen.trouble.sentence, {**facts, "code": seen.trouble.code})
-    first = (
-        await anext(orders.list_slices(seen.platform, state=SliceState.FAILED), None) if seen.slices_failed else None
-    )
+    failed = orders.list_slices(seen.platform, state=SliceState.FAILED)
+    first = await anext(failed, None) if seen.slices_failed else None
     # Where all were redone, split or skipped meanwhile, there is none any more.
     if first is not None:
         cause = first.fault.sentence if first.fault else ""

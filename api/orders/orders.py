@@ -20,7 +20,7 @@ from api.http import pagination
 from api.http.pagination import PageResponse
 from api.http.routes import JSON, Call, RouteAccess
 from api.orders.context import SNAPSHOTS, routes
-from api.orders.requests import DownloadSourcePageQuery, ExportMarkRequest, OrdersQuery
+from api.orders.requests import DownloadSourcePageQuery, ExportMarkRequest, OrdersQuery, SnapshotFilter
 from api.orders.responses import ExportMarkResponse, OrderResponse
 from domain.faults import Conflict, Gone, Invalid, Missing
 from domain.orders.names import EXPORT_ROUTE
@@ -147,7 +147,7 @@ def _parse_mark_within_retention(call: Call, mark: str, row: OrderPlatform) -> i
     return revision
 
 
-def _build_snapshot(query: ExportMarkRequest | DownloadSourcePageQuery, revision: int) -> OrderSnapshot:
+def _build_snapshot(query: SnapshotFilter, revision: int) -> OrderSnapshot:
     return OrderSnapshot(query.platform, revision, query.modified_after, query.modified_before)
 
 

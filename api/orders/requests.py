@@ -273,30 +273,12 @@ MARK: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,11})")
 """A revision, and when it was current: copies replaced later are kept for some days from then on."""
 
 
-class ExportMarkRequest(Request):
-    """Whose orders a mark is of, all or those of a time."""
-
-    platform: str = Field(pattern=names.PLATFORM_PATTERN)
-    modified_after: BodyTimestamp | None = Field(default=None, description="at or after this time")
-    modified_before: BodyTimestamp | None = Field(default=None, description="before this time")
-
-    @model_validator(mode="after")
-    def _require_start_before_end(self) -> Self:
-        validation.require_start_before_end(
-            self.modified_after, self.modified_before, ("modified_after", "modified_before")
-        )
-        return self
-
-
-class DownloadSourcePageQuery(Request):
-    """One page of the orders of a mark, in the protocol of a download's source."""
+class SnapshotFilter(Request):
+    """Filter of the orders of a snapshot."""
 
     platform: str = Field(pattern=names.PLATFORM_PATTERN)
     modified_after: QueryTimestamp | None = Field(default=None, description="at or after this time")
     modified_before: QueryTimestamp | None = Field(default=None, description="before this time")
-    mark: str = Field(pattern=f"^{MARK.pattern}$", description="`mark` of POST /v1/orders/marks")
-    page: int = Field(ge=0, le=10**9)
-    page_size: int = Field(ge=1, le=PAGE_SIZE_MAX)
 
     @model_validator(mode="after")
     def _require_start_before_end(self) -> Self:
@@ -304,3 +286,18 @@ class DownloadSourcePageQuery(Request):
             self.modified_after, self.modified_before, ("modified_after", "modified_before")
         )
         return self
+
+
+class ExportMarkRequest(SnapshotFilter):
+    """Whose orders a mark is of, all or those of a time."""
+
+    modified_after: BodyTimestamp | None = Field(default=None, description="at or after this time")
+    modified_before: BodyTimestamp | None = Field(default=None, description="before this time")
+
+
+class DownloadSourcePageQuery(SnapshotFilter):
+    """One page of the orders of a mark, in the protocol of a download's source."""
+
+    mark: str = Field(pattern=f"^{MARK.pattern}$", description="`mark` of POST /v1/orders/marks")
+    page: int = Field(ge=0, le=10**9)
+    page_size: int = Field(ge=1, le=PAGE_SIZE_MAX)

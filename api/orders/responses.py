@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
 from datetime import date, datetime
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ class BackfillResponse(Response):
     workflow_id: str = Field(description="where Temporal shows it")
 
 
-_COUNTED_FIELDS: Final = frozenset({"slices_open", "slices_failed", "slices_stale", "sweeps_failed"})
+_COUNTED_FIELDS: Final = frozenset(each.name for each in fields(OpenAndFailedSliceCounts))
 
 
 class ListedPlatformResponse(Response):
@@ -57,9 +58,7 @@ class ListedPlatformResponse(Response):
     credentials_failed_since: AwareDatetime | None = Field(
         description="since when it refuses the account's credentials, so that its slices wait"
     )
-    slices_stale: int = Field(
-        description="slices that take longer than `HAULAGE_ORDERS__STALE_HOURS` and were reported"
-    )
+    slices_stale: int = Field(description="slices reported to take longer than `HAULAGE_ORDERS__STALE_HOURS`")
     sweeps_failed: int = Field(description="complete slices whose last sweep failed; it is made again by itself")
     slices_failed: int = Field(description="slices in the failed set")
     slices_open: int = Field(description="slices that wait or are read")
@@ -293,13 +292,7 @@ class ExportMarkResponse(Response):
 def build_platform_fields(row: OrderPlatform, counts: OpenAndFailedSliceCounts) -> dict[str, Any]:
     """Build the fields that a row and the counts of its slices have."""
     same = {name: getattr(row, name) for name in ListedPlatformResponse.model_fields if name not in _COUNTED_FIELDS}
-    return {
-        **same,
-        "slices_open": counts.open,
-        "slices_failed": counts.failed,
-        "slices_stale": counts.stale,
-        "sweeps_failed": counts.sweeps_failed,
-    }
+    return {**same, **asdict(counts)}
 
 
 def build_slice_response(row: OrderSlice) -> SliceResponse:

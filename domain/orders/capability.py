@@ -267,14 +267,12 @@ class Capability(PlatformDeclarationBase):
         Where the platform keeps finer times than a query can name, the last instant before `end` lies between two that
         can be named: then the later one is used.
         """
-        asked, kept = self.query.time_format.smallest_step, self.rows.time_format.smallest_step
+        query_times = self.query.time_format
+        asked, kept = query_times.smallest_step, self.rows.time_format.smallest_step
         first = _floor_to_resolution(start if self.query.start_inclusive else start - kept, asked)
         last = _ceil_to_resolution(end - kept if self.query.end_inclusive else end, asked)
         # Where clocks are put back, a bound within the repeated hour may be read as either of its times.
-        before, after = (
-            self.query.time_format.find_repeated_hour(first),
-            self.query.time_format.find_repeated_hour(last),
-        )
+        before, after = query_times.find_repeated_hour(first), query_times.find_repeated_hour(last)
         return (before[0] if before else first), (after[1] if after else last)
 
     def is_in_repeated_hour(self, start: datetime, end: datetime) -> bool:

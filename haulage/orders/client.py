@@ -142,10 +142,8 @@ class Orders:
             if prepare is not None:
                 await prepare()
             now = await self.get(platform)
-            seen = (
-                *(now.claimed_to, now.complete_to, now.slices_open, now.slices_failed),
-                *(now.trouble, now.unserved_since),
-            )
+            counts = now.slices_open, now.slices_failed
+            seen = (now.claimed_to, now.complete_to, *counts, now.trouble, now.unserved_since)
             is_last = has_ended(now)
             if seen != last or is_last:
                 yield now

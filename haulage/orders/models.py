@@ -171,12 +171,8 @@ class Platform(ListedPlatform):
     @property
     def has_stored_all_settled(self) -> bool:
         """Whether every order that has settled is stored."""
-        if (
-            self.slices_open
-            or self.complete_to is None
-            or self.complete_to != self.claimed_to
-            or self.platform_now is None
-        ):
+        is_complete = self.complete_to is not None and self.complete_to == self.claimed_to
+        if self.slices_open or not is_complete or self.platform_now is None:
             return False
         settled_to = self.platform_now - timedelta(seconds=self.settle_lag)
         return not self.next_slices or self.next_slices[0].end > settled_to

@@ -45,9 +45,9 @@ class SliceFilter:
 class OpenAndFailedSliceCounts:
     """Numbers of a platform's failed, open and stale slices, and of its failed sweeps."""
 
-    failed: int = 0
-    open: int = 0
-    stale: int = 0
+    slices_failed: int = 0
+    slices_open: int = 0
+    slices_stale: int = 0
     sweeps_failed: int = 0
 
 
@@ -98,14 +98,14 @@ async def count_open_and_failed_by_platform(
     counts: dict[str, OpenAndFailedSliceCounts] = {}
     for platform, failed, count in await session.exec(statement):
         before = counts.get(platform, OpenAndFailedSliceCounts())
-        counts[platform] = replace(before, failed=count) if failed else replace(before, open=count)
+        counts[platform] = replace(before, slices_failed=count) if failed else replace(before, slices_open=count)
     stale = (
         select(OrderSlice.platform, func.count())
         .where(col(OrderSlice.platform).in_(platforms), col(OrderSlice.stale_told_at).is_not(None))
         .group_by(col(OrderSlice.platform))
     )
     for platform, count in await session.exec(stale):
-        counts[platform] = replace(counts.get(platform, OpenAndFailedSliceCounts()), stale=count)
+        counts[platform] = replace(counts.get(platform, OpenAndFailedSliceCounts()), slices_stale=count)
     for platform, count in (await count_failed_sweeps(session, platforms)).items():
         counts[platform] = replace(counts.get(platform, OpenAndFailedSliceCounts()), sweeps_failed=count)
     return counts
