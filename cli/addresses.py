@@ -84,7 +84,7 @@ def status(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -
 
     async def describe_figures_and_cycle(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         figures, cycle = await asyncio.gather(addresses.get_unfinished_counts(), addresses.get_cycle())
-        state = "paused" if cycle.paused else f"running, {cycle.progress.phase}" if cycle.progress else "idle"
+        state = "paused" if cycle.is_paused else f"running, {cycle.progress.phase}" if cycle.progress else "idle"
         fields = {"cycle": cycle.model_dump(mode="json"), "figures": figures.model_dump(mode="json")}
         return CommandOutput(fields, (f"cycles: {state}", *map(str, cycle.pauses), *_describe_figures(figures)))
 

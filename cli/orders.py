@@ -78,7 +78,7 @@ def set_up(
         # One that has not begun would else be fetched with the defaults before it is configured.
         has_begun = await _has_begun_to_claim_orders(orders, platform)
         begins = {} if has_begun else {"starttime": DEFAULT_SINCE}
-        await orders.set_up(platform, setup.model_copy(update={"paused": not has_begun}))
+        await orders.set_up(platform, setup.model_copy(update={"is_paused": not has_begun}))
         try:
             config = await orders.configure(platform, **{**begins, **options})
         except RequestRefused as refused:
@@ -172,7 +172,7 @@ def status(
             orders.list_slices(platform, state=SliceState.FAILED),
             orders.list_slices(platform, has_failed_sweep=True),
         )
-        faults = await _describe_latest_faults(platform, failed, seen.failed, "state=failed")
+        faults = await _describe_latest_faults(platform, failed, seen.slices_failed, "state=failed")
         faults += await _describe_latest_faults(platform, unswept, seen.sweeps_failed, "sweep=failed")
         lines = (_describe_platform(seen), *faults)
         return CommandOutput(
@@ -317,15 +317,16 @@ async def _raise_if_platform_has_trouble_or_failed_slices(orders: Orders, seen: 
     from haulage.errors import WorkFailed
     from haulage.orders import SliceState
 
-    facts = {"platform": seen.platform, "failed": seen.failed, "complete_to": seen.complete_to}
+    facts = {"platform": seen.platform, "slices_failed": seen.slices_failed, "complete_to": seen.complete_to}
     if seen.trouble is not None:
         raise WorkFailed(seen.trouble.sentence, {**facts, "code": seen.trouble.code})
-    first = await anext(orders.list_slices(seen.platform, state=SliceState.FAILED), None) if seen.failed else None
+    failed = orders.list_slices(seen.platform, state=SliceState.FAILED)
+    first = await anext(failed, None) if seen.slices_failed else None
     # Where all were redone, split or skipped meanwhile, there is none any more.
     if first is not None:
         cause = first.fault.sentence if first.fault else ""
         raise WorkFailed(
-            f"{format_count(seen.failed, 'slice')} of {seen.platform} failed, the first {first.slice}: {cause} "
+            f"{format_count(seen.slices_failed, 'slice')} of {seen.platform} failed, the first {first.slice}: {cause} "
             f"Mend the cause, then `haulage orders redo {seen.platform}`.",
             {**facts, "code": first.fault.code if first.fault else None},
         )
@@ -337,7 +338,7 @@ def _show_platform(seen: Platform, progress: ProgressDisplay) -> None:
         progress.show(seen.platform, 0, None, f"nothing is claimed yet{unserved}")
         return
     done, total = seen.complete_to - seen.starts_at, seen.claimed_to - seen.starts_at
-    text = f"{_format_complete_to(seen.complete_to)}, {format_count(seen.open, 'slice')} open{unserved}"
+    text = f"{_format_complete_to(seen.complete_to)}, {format_count(seen.slices_open, 'slice')} open{unserved}"
     # Without a total it is shown at once, however little has changed since.
     progress.show(seen.platform, int(done.total_seconds()), None if unserved else int(total.total_seconds()), text)
 
@@ -351,16 +352,16 @@ def _describe_missing_worker(seen: Platform) -> str:
 
 
 def _is_well(seen: Platform) -> bool:
-    return seen.trouble is None and not seen.failed
+    return seen.trouble is None and not seen.slices_failed
 
 
 def _describe_platform(seen: Platform) -> str:
     complete_to = "nothing yet" if seen.complete_to is None else _format_complete_to(seen.complete_to)
     trouble = "" if seen.trouble is None else f"; {seen.trouble.sentence}"
     unconfigured = " and not configured" if seen.starts_at is None and not seen.configured else ""
-    paused = f", paused{unconfigured}" if seen.paused else ""
+    paused = f", paused{unconfigured}" if seen.is_paused else ""
     unserved = _describe_missing_worker(seen)
-    slices = f"{format_count(seen.open, 'slice')} open, {seen.failed:,} failed"
+    slices = f"{format_count(seen.slices_open, 'slice')} open, {seen.slices_failed:,} failed"
     return f"{seen.platform}: {complete_to}, {slices}{paused}{trouble}{unserved}"
 
 

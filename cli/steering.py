@@ -45,7 +45,7 @@ InStatus = Annotated[str | None, typer.Option("--status", help="Of the type: pen
 OfUser = Annotated[str | None, typer.Option("--user", help="Of the type: those of this user.")]
 
 Slices = Annotated[list[str] | None, typer.Argument(help="Ids of slices; by default the failed set.")]
-Code = Annotated[str | None, typer.Option(help="Of the failed set, only slices with this code.")]
+Cause = Annotated[str | None, typer.Option(help="Of the failed set, only slices that failed with this code.")]
 OptionalReason = Annotated[str | None, typer.Option("--reason", help="Why, for the audit log.")]
 
 
@@ -209,7 +209,7 @@ def _explain_unchanged_tasks(found: Sequence[Task], allowed_states: set[str], pa
 def redo(
     platform: Number,
     slices: Slices = None,
-    code: Code = None,
+    cause: Cause = None,
     reason: OptionalReason = None,
     who: Who = "",
     dry_run: DryRun = False,
@@ -218,7 +218,7 @@ def redo(
     as_json: AsJson = False,
 ) -> None:
     """Read slices again: those named, or the failed set; wait until that is done."""
-    choice = _build_slice_choice_or_all(slices, code, who, reason, dry_run)
+    choice = _build_slice_choice_or_all(slices, cause, who, reason, dry_run)
     requested: list[OrderSlice] = []
 
     async def redo_and_remember(orders: Orders, part: SliceChoice) -> SlicesActionResult:
@@ -241,7 +241,7 @@ def redo(
 def split(
     platform: Number,
     slices: Slices = None,
-    code: Code = None,
+    cause: Cause = None,
     reason: OptionalReason = None,
     who: Who = "",
     dry_run: DryRun = False,
@@ -250,7 +250,7 @@ def split(
     as_json: AsJson = False,
 ) -> None:
     """Split failed slices into halves, which are read next."""
-    choice = _build_slice_choice_or_all(slices, code, who, reason, dry_run)
+    choice = _build_slice_choice_or_all(slices, cause, who, reason, dry_run)
     _run_slice_action(
         lambda orders, part: orders.split(platform, part), choice, "split", dry_run, api, data_dir, as_json=as_json
     )
@@ -261,7 +261,7 @@ def skip(
     platform: Number,
     reason: Annotated[str, typer.Option(help="Why; the ledger keeps it.")],
     slices: Slices = None,
-    code: Code = None,
+    cause: Cause = None,
     who: Who = "",
     dry_run: DryRun = False,
     api: Api = None,
@@ -269,7 +269,7 @@ def skip(
     as_json: AsJson = False,
 ) -> None:
     """Give failed slices up: orders of their time may be missing for ever."""
-    choice = _build_slice_choice_or_all(slices, code, who, None, dry_run)
+    choice = _build_slice_choice_or_all(slices, cause, who, None, dry_run)
     _run_slice_action(
         lambda orders, part: orders.skip(platform, part, reason),
         *(choice, "skipped", dry_run, api, data_dir),
@@ -290,16 +290,16 @@ def _run_slice_action(
 ) -> None:
     async def change_slices_and_describe(orders: Orders, _: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         changed = await act(orders, choice)
-        done, left, next_start = [*changed.done], [*changed.left], changed.next_start
+        done, unchanged, next_start = [*changed.done], [*changed.unchanged], changed.next_start
         while next_start is not None:  # the API changes some hundreds at a time
             more = await act(orders, choice.model_copy(update={"start": next_start}))
-            done, left, next_start = [*done, *more.done], [*left, *more.left], more.next_start
+            done, unchanged, next_start = [*done, *more.done], [*unchanged, *more.unchanged], more.next_start
         if finish is not None:  # not after each part: a fault of the first would leave out those that follow
             await finish(orders, progress)
-        changed = changed.model_copy(update={"done": done, "left": left, "next_start": None})
+        changed = changed.model_copy(update={"done": done, "unchanged": unchanged, "next_start": None})
         lines = [f"{name}: {'would be ' if dry_run else ''}{done_word}" for name in changed.done]
-        unchanged = tuple(f"{each.slice} is unchanged: {each.detail}" for each in changed.left)
-        return CommandOutput(changed.model_dump(mode="json"), tuple(lines or [f"No slice was {done_word}."]), unchanged)
+        reasons = tuple(f"{each.slice} is unchanged: {each.detail}" for each in unchanged)
+        return CommandOutput(changed.model_dump(mode="json"), tuple(lines or [f"No slice was {done_word}."]), reasons)
 
     run_as_admin(change_slices_and_describe, api, data_dir, as_json=as_json)
 
@@ -360,10 +360,10 @@ def _get_end_and_reread_end(each: OrderSlice) -> tuple[datetime | None, datetime
 
 
 def _build_slice_choice_or_all(
-    slices: list[str] | None, code: str | None, who: str, reason: str | None, dry_run: bool
+    slices: list[str] | None, cause: str | None, who: str, reason: str | None, dry_run: bool
 ) -> SliceChoice:
     from haulage.orders import SliceChoice
 
-    choice = SliceChoice(slices=slices) if slices else SliceChoice(code=code, all=code is None)
+    choice = SliceChoice(slices=slices) if slices else SliceChoice(cause=cause, all=cause is None)
     signature = {"who": who or command.get_user_name(), "reason": reason}
     return choice.model_copy(update={**signature, "dry_run": dry_run})

@@ -55,7 +55,7 @@ class OrdersPart:
             shop=self._number,
             base_url=begun["url"],
             capability=PLAIN.model_dump(mode="json"),
-            paused=True,
+            is_paused=True,
         )
         async with Orders(demo.api, demo.admin_key) as orders:
             await orders.set_up(self._number, setup)
@@ -115,7 +115,7 @@ class OrdersPart:
 
     async def _fetch(self, orders: Orders, until: datetime, show: Show) -> Platform:
         async for platform in orders.fetch(self._number, until=until):
-            if platform.failed or platform.trouble is not None:
+            if platform.slices_failed or platform.trouble is not None:
                 raise WrongOutcome(await describe_failure(orders, platform))
             if platform.starts_at is None:
                 show(0, None, "no slice is claimed yet")
@@ -128,7 +128,7 @@ class OrdersPart:
     async def _wait_for_open_slices(self, orders: Orders) -> Platform:
         while True:
             platform = await orders.get(self._number)
-            if not platform.open:
+            if not platform.slices_open:
                 return platform
             await asyncio.sleep(OPEN_POLL_SECONDS)
 
@@ -156,7 +156,7 @@ async def describe_failure(orders: Orders, platform: Platform) -> str:
     if platform.trouble is not None:
         return platform.trouble.sentence
     faults = [each.fault async for each in orders.list_slices(platform.platform) if each.fault is not None]
-    return f"{platform.failed} slices failed: {faults[0].sentence if faults else 'they say no cause.'}"
+    return f"{platform.slices_failed} slices failed: {faults[0].sentence if faults else 'they say no cause.'}"
 
 
 def _write(path: Path, lines: list[str]) -> None:

@@ -36,7 +36,7 @@ class PlatformStoredAndMissingOrderFrames:
     """Modified within the window of the report."""
     missing: pd.DataFrame
     """Listed by the platform, and not stored or only in an older version."""
-    only_here: pd.DataFrame
+    not_listed: pd.DataFrame
 
 
 def build_order_version_frame(rows: Iterable[tuple[str, datetime, int]]) -> pd.DataFrame:
@@ -76,8 +76,8 @@ def compare_orders(
         (both["modified_at_here"] == both["modified_at"]) & (both["version_here"] < both["version"]).fillna(False)
     )
     missing = both.loc[both["modified_at_here"].isna() | is_older, _COLUMNS]
-    only_here = stored[~stored["order_id"].isin(platform["order_id"])].sort_values("order_id")
-    return PlatformStoredAndMissingOrderFrames(platform, stored, missing, only_here)
+    not_listed = stored[~stored["order_id"].isin(platform["order_id"])].sort_values("order_id")
+    return PlatformStoredAndMissingOrderFrames(platform, stored, missing, not_listed)
 
 
 def count_by_hour(comparison: PlatformStoredAndMissingOrderFrames, zone: timezone) -> pd.DataFrame:
@@ -93,7 +93,7 @@ def render_workbook(report: OrderReportFigures, comparison: PlatformStoredAndMis
     zone = days.build_timezone(report.zone_minutes)
     hours = pa.table(count_by_hour(comparison, zone).to_dict("list"))
     sheets = {"day": _build_figure_table(report, zone), "hours": hours}
-    for heading, orders in (("missing", comparison.missing), ("only here", comparison.only_here)):
+    for heading, orders in (("missing", comparison.missing), ("not listed", comparison.not_listed)):
         texts = orders["modified_at"].dt.tz_convert(zone).map(datetime.isoformat).astype("str")
         table = pa.table(orders.assign(modified_at=texts).to_dict("list"))
         sheets |= dict(_split_sheets(heading, table))

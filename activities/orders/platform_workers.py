@@ -199,10 +199,10 @@ _SINCE_GAUGES: Final = {
 }
 """Columns with the time since when a platform is not being fetched, and their gauges."""
 _COUNT_GAUGES: Final = {
-    "stale": metrics.SLICES_STALE,
+    "slices_stale": metrics.SLICES_STALE,
     "sweeps_failed": metrics.SWEEPS_FAILED,
-    "open": metrics.SLICES_OPEN,
-    "failed": metrics.SLICES_FAILED,
+    "slices_open": metrics.SLICES_OPEN,
+    "slices_failed": metrics.SLICES_FAILED,
 }
 _AGE_GAUGES: Final = {"claimed_to": metrics.CLAIMED_AGE, "complete_to": metrics.COMPLETE_AGE}
 """Watermarks, and the gauges of how far each is behind the platform's clock; absent before the first claim."""

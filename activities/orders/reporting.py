@@ -96,8 +96,8 @@ class ReportActivities:
                 self._database, params.order.platform, ids - stored.keys()
             )
             compared = await asyncio.to_thread(comparison.compare_with_stored_orders, platform, stored, newer)
-            only_here = None if is_filtered_by_creation(state) else len(compared.only_here)
-            report = await self._build_report(params.order, compared, only_here)
+            not_listed = None if is_filtered_by_creation(state) else len(compared.not_listed)
+            report = await self._build_report(params.order, compared, not_listed)
             book = await asyncio.to_thread(comparison.render_workbook, report, compared)
             await self._objects.put(report.key, book, content_type=CONTENT_TYPE)
             # The figures are written last: a reader of them finds the workbook too. The parts stay until housekeeping
@@ -107,7 +107,7 @@ class ReportActivities:
             "order_report_done",
             platform=report.platform,
             day=str(report.day),
-            listed=report.told,
+            listed=report.listed,
             stored=report.stored,
             missing=report.missing,
         )
@@ -121,7 +121,7 @@ class ReportActivities:
         return rows
 
     async def _build_report(
-        self, params: ReportInput, compared: PlatformStoredAndMissingOrderFrames, only_here: int | None
+        self, params: ReportInput, compared: PlatformStoredAndMissingOrderFrames, not_listed: int | None
     ) -> OrderReportFigures:
         return OrderReportFigures(
             platform=params.platform,
@@ -130,10 +130,10 @@ class ReportActivities:
             complete_to=params.complete_to,
             window=params.window,
             zone_minutes=params.zone_minutes,
-            told=len(compared.platform),
+            listed=len(compared.platform),
             stored=len(compared.stored),
             missing=len(compared.missing),
-            only_here=only_here,
+            not_listed=not_listed,
             key=names.build_report_workbook_key(params.platform, params.day.isoformat()),
         )
 

@@ -201,8 +201,8 @@ def _build_zone_failure(order: PlatformOrder) -> WrongTimeZone:
     return WrongTimeZone(
         f"Order {order.order_id} is told as modified at {order.modified_at.isoformat()}, and is not found when "
         "that second is asked for: the platform's filter goes by other times than its orders tell.",
-        "Correct `zone_minutes` of `query.moments` or `rows.moments` in its record, or the platform's own setting; "
-        "or `paging.first`, if its pages begin with another number. Nothing is complete before that.",
+        "Correct `zone_minutes` of `query.time_format` or `rows.time_format` in its record, or the platform's own "
+        "setting; or `paging.first`, if its pages begin with another number. Nothing is complete before that.",
         may_pass=True,
     )
 
@@ -226,7 +226,9 @@ def require_clock_not_put_back(state: PlatformWithSettingsInForce, platform_now:
         WrongTimeZone: It tells hours again that were claimed already: orders of the second time would be left out.
     """
     clock, skew_seconds = state.capability.clock, state.row.skew_seconds
-    is_checked = state.row.capability is not None and clock.value is not None and clock.moments.is_local_by_fixed_offset
+    is_checked = (
+        state.row.capability is not None and clock.value is not None and clock.time_format.is_local_by_fixed_offset
+    )
     if skew_seconds is None or not is_checked:
         return
     put_back = timedelta(seconds=skew_seconds) - (platform_now - datetime.now(UTC))

@@ -178,9 +178,9 @@ async def build_cycle_response(call: Call, handle: ScheduleHandle) -> CycleRespo
     state, running = description.schedule.state, description.info.running_actions
     started = [each for each in running if isinstance(each, ScheduleActionExecutionStartWorkflow)]
     return CycleResponse(
-        paused=state.paused,
+        is_paused=state.paused,
         note=state.note or "",
-        running=[each.workflow_id for each in started],
+        workflow_ids=[each.workflow_id for each in started],
         next_runs=starts.list_next_run_times(description),
         progress=await _read_cycle_progress_if_running(call.services.engine, started[0].workflow_id)
         if started

@@ -240,9 +240,9 @@ class CycleProgress(Response):
 class CycleResponse(Response):
     """The state of the schedule of cycles."""
 
-    paused: bool
+    is_paused: bool
     note: str = Field(description="who paused or resumed it, and why")
-    running: list[str] = Field(description="ids of its running workflows")
+    workflow_ids: list[str] = Field(description="ids of its running workflows")
     next_runs: list[AwareDatetime] = Field(
         description="the next runs; none while it is paused, or waits for the first message"
     )

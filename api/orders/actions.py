@@ -71,7 +71,7 @@ async def trigger_cycle(call: Call, path: PlatformPath) -> PlatformScheduleRespo
     """Claim now what has settled, unless a run is under way, which does so anyway."""
     schedule = await _find_or_create_schedule(call, path)
     standing = await _build_schedule_response(path, schedule)
-    if standing.paused:
+    if standing.is_paused:
         await _require_configured_if_paused_since_setup(call, standing)
         hint = f"Resume it: POST /v1/platforms/{path.platform}/resume."
         raise Conflict("platform_paused", f"Platform {path.platform} is paused and claims nothing.", hint)
@@ -91,7 +91,7 @@ async def remove_platform(call: Call, path: PlatformPath, body: OperatorRequest)
     the same request again completes the removal.
     """
     if await _complete_interrupted_removal(call, path):
-        return RemovedPlatformResponse(platform=path.platform, stopped=0)
+        return RemovedPlatformResponse(platform=path.platform, slices_stopped=0)
     schedule = await _find_or_create_schedule(call, path)
     description = await schedule.describe()
     if not description.schedule.state.paused:
@@ -106,7 +106,7 @@ async def remove_platform(call: Call, path: PlatformPath, body: OperatorRequest)
     # The rows go first: without its schedule a platform that is there gets another one.
     running = [each.workflow_id for each in rereads if each.platform == path.platform]
     await handle.terminate_workflows_and_delete_schedule(call.services.engine, path.platform, unfinished, running)
-    return RemovedPlatformResponse(platform=path.platform, stopped=len(unfinished))
+    return RemovedPlatformResponse(platform=path.platform, slices_stopped=len(unfinished))
 
 
 @routes.post(
@@ -153,8 +153,8 @@ async def start_backfill(call: Call, path: PlatformPath, body: BackfillRequest) 
         project_id=platform.project_id,
         backfill_id=token_hex(8),
         window=window,
-        asked_by=body.who.strip() or ("the console" if call.caller.until else "the admin key"),
-        asked_at=datetime.now(UTC),
+        requested_by=(body.who or "").strip() or ("the console" if call.caller.until else "the admin key"),
+        requested_at=datetime.now(UTC),
     )
     workflow_id = names.build_backfill_workflow_id(path.platform, window)
     if not await handle.start_backfill(call.services.engine, order):
@@ -231,7 +231,7 @@ async def _build_schedule_response(path: PlatformPath, schedule: ScheduleHandle)
     state = description.schedule.state
     return PlatformScheduleResponse(
         platform=path.platform,
-        paused=state.paused,
+        is_paused=state.paused,
         note=state.note or "",
         next_runs=starts.list_next_run_times(description),
     )

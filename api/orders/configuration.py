@@ -92,7 +92,8 @@ async def change_config(call: Call, path: PlatformPath, body: PlatformOptions) -
 async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupRequest) -> PlatformResponse:
     """Set up a platform, or change its address and who receives its alarms.
 
-    Its schedule starts at once, unless `paused` is true. Kind, shop and project cannot change once orders were claimed.
+    Its schedule starts at once, unless `is_paused` is true. Kind, shop and project cannot change once orders were
+    claimed.
     """
     _require_valid_name_capability_and_webhook(call, path.platform, body)
     async with call.services.database.session() as session:
@@ -124,7 +125,7 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
         if was_removed:
             # A removal that the engine interrupted has left it, paused.
             await handle.terminate_workflows_and_delete_schedule(call.services.engine, path.platform)
-        pause_note = handle.SETUP_PAUSE_NOTE if body.paused else ""
+        pause_note = handle.SETUP_PAUSE_NOTE if body.is_paused else ""
         await handle.create_or_update_cycle_schedule(call.services.engine, path.platform, body.project_id, pause_note)
     return await read_platform(call, path)
 
@@ -165,7 +166,7 @@ def _combine_platforms_with_options(
 
 
 def _reject_changed_starttime(state: PlatformWithSettingsInForce, before: str) -> None:
-    """Refuse another starttime for a platform that has begun: earlier orders would be a hole that no watermark shows.
+    """Refuse another starttime for a platform that has begun: earlier orders would be a gap that no watermark shows.
 
     Args:
         here: The platform as it would be.

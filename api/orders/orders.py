@@ -10,6 +10,7 @@ import base64
 import binascii
 import json
 import time
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlencode
 
@@ -19,10 +20,11 @@ from api.http import pagination
 from api.http.pagination import PageResponse
 from api.http.routes import JSON, Call, RouteAccess
 from api.orders.context import SNAPSHOTS, routes
-from api.orders.requests import DownloadSourcePageQuery, OrdersQuery, SnapshotQuery
+from api.orders.requests import DownloadSourcePageQuery, ExportMarkRequest, OrdersQuery, SnapshotFilter
 from api.orders.responses import ExportMarkResponse, OrderResponse
 from domain.faults import Conflict, Gone, Invalid, Missing
 from domain.orders.names import EXPORT_ROUTE
+from domain.secrets import KeyRight
 from stores.orders import order_copies, platforms
 from stores.orders.order_copies import OrderFilter, OrderSnapshot
 from stores.tables.orders import Order, OrderPlatform
@@ -58,15 +60,19 @@ async def list_orders(call: Call, query: OrdersQuery) -> PageResponse[OrderRespo
 CLOCKS_APART_SECONDS: Final = 60
 
 
-@routes.get(
-    "/v1/orders/mark", access=RouteAccess.PROJECT, problems={"not_found": Missing, "own_address_unset": Conflict}
+@routes.post(
+    "/v1/orders/marks",
+    access=RouteAccess.PROJECT,
+    status=HTTPStatus.CREATED,
+    right=KeyRight.READ,
+    problems={"not_found": Missing, "own_address_unset": Conflict},
 )
-async def create_mark(call: Call, query: SnapshotQuery) -> ExportMarkResponse:
+async def create_mark(call: Call, body: ExportMarkRequest) -> ExportMarkResponse:
     """Create a mark of now, and return the address that exports the orders of this moment.
 
     `POST /v1/downloads` with `{"source_url": …, "headers": {"Authorization": "Bearer <your key>"}}` makes them a file.
     """
-    row = await _require_own_platform(call, query.platform)
+    row = await _require_own_platform(call, body.platform)
     own = call.services.settings.orders.own_address
     if not own:
         raise Conflict(
@@ -75,12 +81,12 @@ async def create_mark(call: Call, query: SnapshotQuery) -> ExportMarkResponse:
             "Ask the operator to set HAULAGE_ORDERS__OWN_ADDRESS.",
         )
     mark = f"{row.revision}-{int(time.time())}"
-    filters = query.model_dump(mode="json", exclude_none=True)
+    filters = body.model_dump(mode="json", exclude_none=True)
     return ExportMarkResponse(
         platform=row.platform,
         mark=mark,
         complete_to=row.complete_to,
-        total=await call.request.app[SNAPSHOTS].count_orders(_build_snapshot(query, row.revision)),
+        total=await call.request.app[SNAPSHOTS].count_orders(_build_snapshot(body, row.revision)),
         source_url=f"{own.rstrip('/')}{EXPORT_ROUTE}?{urlencode({**filters, 'mark': mark})}",
     )
 
@@ -130,18 +136,18 @@ def _parse_mark_within_retention(call: Call, mark: str, row: OrderPlatform) -> i
     """Return the revision of a mark, if its orders are still kept."""
     revision, created_at = map(int, mark.split("-"))
     if revision > row.revision or created_at > time.time() + CLOCKS_APART_SECONDS:
-        raise Missing("not_found", f"There is no mark {mark} yet.", "Get one with GET /v1/orders/mark.")
+        raise Missing("not_found", f"There is no mark {mark} yet.", "Create one with POST /v1/orders/marks.")
     days = call.services.settings.orders.copies_kept_days
     if time.time() > created_at + days * 86_400:
         raise Gone(
             "mark_gone",
             f"The mark {mark} is older than {days} days, for which replaced orders are kept.",
-            "Get a new one with GET /v1/orders/mark.",
+            "Create a new one with POST /v1/orders/marks.",
         )
     return revision
 
 
-def _build_snapshot(query: SnapshotQuery, revision: int) -> OrderSnapshot:
+def _build_snapshot(query: SnapshotFilter, revision: int) -> OrderSnapshot:
     return OrderSnapshot(query.platform, revision, query.modified_after, query.modified_before)
 
 

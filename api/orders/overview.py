@@ -10,7 +10,7 @@ from typing import Final
 from api.http.routes import Call, RouteAccess
 from api.orders.context import PlatformPath, routes
 from api.orders.requests import TimelineQuery
-from api.orders.responses import TimelinePartResponse, TimelineResponse
+from api.orders.responses import TimelineBucketResponse, TimelineResponse
 from domain.faults import Invalid, Missing
 from domain.workload import WorkByProject
 from infra.settings import Settings
@@ -42,22 +42,22 @@ UNCLAIMED_SHOWN: Final = timedelta(hours=1)
     problems={"not_found": Missing, "window_invalid": Invalid},
 )
 async def read_timeline(call: Call, path: PlatformPath, query: TimelineQuery) -> TimelineResponse:
-    """Read a platform's timeline: its claimed, complete, failed, skipped and swept slices in each part of a time."""
+    """Read a platform's timeline: its claimed, complete, failed, skipped and swept slices in each bucket of a time."""
     async with call.services.database.session() as session:
         state = await platforms.load_platform_with_settings(session, path.platform)
         now = await ledger.read_database_time(session) + timedelta(seconds=state.row.skew_seconds or 0.0)
     start, end = _choose_timeline_start_and_end(state.row, query, now)
-    parts = await slices.count_slices_by_part(call.services.database, path.platform, start, end, query.parts)
+    buckets = await slices.count_slices_by_bucket(call.services.database, path.platform, start, end, query.bucket_count)
     return TimelineResponse(
         platform=path.platform,
         start=start,
         end=end,
-        part_seconds=(end - start).total_seconds() / query.parts,
+        bucket_seconds=(end - start).total_seconds() / query.bucket_count,
         platform_now=now,
         settled_to=now - timedelta(seconds=state.settings.settle_lag),
         **{name: getattr(state.row, name) for name in ("starts_at", "history_to", "live_from")},
         **{name: getattr(state.row, name) for name in ("claimed_to", "complete_to")},
-        parts=[TimelinePartResponse.model_validate(part, from_attributes=True) for part in parts],
+        buckets=[TimelineBucketResponse.model_validate(each, from_attributes=True) for each in buckets],
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final
 
 from temporalio.client import ScheduleActionExecutionStartWorkflow as ScheduledRun
@@ -19,11 +19,10 @@ from api.orders import responses
 from api.orders.context import PlatformPath, routes
 from api.orders.requests import BackfillPath, BackfillsQuery, PlatformsQuery, ReportDayPath, SlicePath, SlicesQuery
 from api.orders.responses import (
-    DAYS_MAX,
     BackfillResponse,
     ListedPlatformResponse,
     PlatformResponse,
-    ReportDaysResponse,
+    ReportDayResponse,
     ReportResponse,
     SliceDetailsResponse,
     SliceResponse,
@@ -46,7 +45,7 @@ from stores.orders.slices import OpenAndFailedSliceCounts, SliceFilter
 from stores.tables.orders import OrderPlatform, OrderSlice
 from workflows.orders import handle
 
-HOLES_SHOWN = 100
+GAPS_SHOWN = 100
 NEXT_SHOWN = 5
 
 LINK_SECONDS: Final = 900
@@ -76,7 +75,7 @@ async def list_platforms(call: Call, query: PlatformsQuery) -> PageResponse[List
 
 @routes.get("/v1/platforms/{platform}", access=RouteAccess.ADMIN, problems={"not_found": Missing})
 async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
-    """Read a platform: watermarks, lag, holes, next slices, and how much of its rate is used."""
+    """Read a platform: watermarks, lag, gaps, next slices, and how much of its rate is used."""
     limiter = DatabaseLimiter(call.services.database)
     async with call.services.database.session() as session:
         state = await platforms.load_platform_with_settings(session, path.platform)
@@ -100,15 +99,15 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
         clock_fault=_parse_stored_fault(row.clock_fault),
         credentials_fault=_parse_stored_fault(row.credentials_fault),
         lag_seconds=lag,
-        holes=known[:HOLES_SHOWN],
+        gaps=known[:GAPS_SHOWN],
         next_slices=_compute_next_live_slices(state),
         requests_in_window=await limiter.read_spent_amount(build_rate_bucket_name(row.platform)),
         requests_today=await limiter.read_spent_amount(build_day_bucket_name(row.platform)),
         settle_lag=state.settings.settle_lag,
         proposed_settle_lag=confirmation.propose_settle_lag_if_too_short(state.settings.settle_lag, late.late_seconds),
-        missed=late.missed,
+        orders_missed=late.missed,
         backfill=backfill,
-        paused=schedule.paused,
+        is_paused=schedule.is_paused,
         note=schedule.note,
         next_runs=schedule.next_runs,
         workflow_id=schedule.newest,
@@ -124,7 +123,7 @@ async def list_slices(call: Call, path: PlatformPath, query: SlicesQuery) -> Pag
         reread=query.reread,
         is_stale=query.stale is not None,
         has_failed_sweep=query.sweep is not None,
-        code=query.code,
+        code=query.cause,
         ends_after=query.start,
         begins_before=query.end,
     )
@@ -192,15 +191,27 @@ async def read_backfill(call: Call, path: BackfillPath) -> BackfillResponse:
     return build_backfill_response(row)
 
 
-@routes.get("/v1/platforms/{platform}/reports", access=RouteAccess.ADMIN, problems={"not_found": Missing})
-async def list_report_days(call: Call, path: PlatformPath) -> ReportDaysResponse:
+@routes.get(
+    "/v1/platforms/{platform}/reports",
+    access=RouteAccess.ADMIN,
+    problems={"not_found": Missing, "cursor_invalid": Invalid},
+)
+async def list_report_days(call: Call, path: PlatformPath, query: PageQuery) -> PageResponse[ReportDayResponse]:
     """List the days of which there is a report, newest first."""
     async with call.services.database.session() as session:
         await platforms.require_platform(session, path.platform)
     folder, end = names.build_report_manifest_key(names.build_report_workbook_key(path.platform, "\0")).split("\0")
     keys = [each.key for each in await call.services.objects.list(folder) if each.key.endswith(end)]
     days = sorted((date.fromisoformat(key.removeprefix(folder).removesuffix(end)) for key in keys), reverse=True)
-    return ReportDaysResponse(platform=path.platform, days=days[:DAYS_MAX])
+    if query.after is not None:
+        last = query.after[0].date()
+        days = [day for day in days if day < last]
+    return pagination.build_page(
+        days[: query.limit + 1],
+        query.limit,
+        lambda day: ReportDayResponse(platform=path.platform, day=day),
+        lambda day: (datetime.combine(day, time(), UTC), day.isoformat()),
+    )
 
 
 @routes.get("/v1/platforms/{platform}/reports/{day}", access=RouteAccess.ADMIN, problems={"not_found": Missing})
@@ -276,7 +287,7 @@ async def _find_incomplete_windows(session: Session, row: OrderPlatform) -> list
     if claimed is None:
         return []
     return windows.find_incomplete_windows(
-        claimed, await slices.list_oldest_unfinished_windows(session, row.platform, 10 * HOLES_SHOWN)
+        claimed, await slices.list_oldest_unfinished_windows(session, row.platform, 10 * GAPS_SHOWN)
     )
 
 
@@ -305,7 +316,7 @@ async def _list_paused_schedules_unless_unknown(call: Call) -> set[str] | None:
 class _PlatformScheduleState:
     """State of a platform's schedule."""
 
-    paused: bool = False
+    is_paused: bool = False
     note: str = ""
     next_runs: list[datetime] = field(default_factory=list)
     newest: str | None = None

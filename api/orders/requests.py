@@ -38,7 +38,7 @@ class PlatformSetupRequest(PlatformDeclaration):
         max_length=8_000,
         description="who is told of failed slices and sweeps, unserved platforms and wrong clocks",
     )
-    paused: bool = Field(
+    is_paused: bool = Field(
         default=False,
         description="set it up paused, so that nothing is fetched before you have configured and resumed it; "
         "without it a new platform starts at once, and one that exists stays as it is",
@@ -109,7 +109,7 @@ class SlicesQuery(PageQuery):
     reread: RereadState | None = Field(default=None, description="only complete slices that were asked for again")
     stale: Literal["true"] | None = Field(default=None, description="only those that were reported to take too long")
     sweep: Literal["failed"] | None = Field(default=None, description="only complete ones whose last sweep failed")
-    code: SliceCause | None = Field(default=None, description="only those that failed with this code")
+    cause: SliceCause | None = Field(default=None, description="only those that failed with this code")
     start: QueryTimestamp | None = Field(default=None, description="only slices that end after this")
     end: QueryTimestamp | None = Field(default=None, description="only slices that begin before this")
 
@@ -141,16 +141,16 @@ class SliceSelectionRequest(SliceActionRequest):
     slices: list[SliceName] | None = Field(default=None, min_length=1, max_length=SLICES_MAX)
     start: BodyTimestamp | None = Field(default=None, description="of the failed set, those that end after this")
     end: BodyTimestamp | None = Field(default=None, description="of the failed set, those that begin before this")
-    code: SliceCause | None = Field(default=None, description="of the failed set, those with this code")
+    cause: SliceCause | None = Field(default=None, description="of the failed set, those that failed with this code")
     all: bool = Field(default=False, description="the whole failed set")
     dry_run: bool = Field(default=False, description="only say what would be done, and what would be left")
 
     @model_validator(mode="after")
     def _require_one_selection(self) -> Self:
-        filters = (self.start, self.end, self.code, self.all or None)
+        filters = (self.start, self.end, self.cause, self.all or None)
         if (self.slices is None) == all(each is None for each in filters):
             raise ValueError(
-                "Name `slices`, or choose of the failed set by `start`, `end` and `code`, or all of it by `all`: true."
+                "Name `slices`, or choose of the failed set by `start`, `end` and `cause`, or all of it by `all`: true."
             )
         validation.require_start_before_end(self.start, self.end)
         return self
@@ -163,11 +163,11 @@ class SkipSlicesRequest(SliceSelectionRequest):
 
 
 class TimelineQuery(Request):
-    """A time, and its number of parts."""
+    """A time, and into how many buckets it is cut."""
 
     start: QueryTimestamp | None = Field(default=None, description="the platform's beginning if it is left out")
     end: QueryTimestamp | None = Field(default=None, description="the platform's now if it is left out")
-    parts: int = Field(default=240, ge=1, le=1_000, description="into how many parts the time is cut")
+    bucket_count: int = Field(default=240, ge=1, le=1_000, description="into how many equal buckets the time is cut")
 
     @model_validator(mode="after")
     def _require_valid_window(self) -> Self:
@@ -183,8 +183,8 @@ class BackfillRequest(Request):
 
     start: BodyTimestamp
     end: BodyTimestamp
-    who: str = Field(
-        default="",
+    who: str | None = Field(
+        default=None,
         max_length=200,
         description="your name, for the record; left out, it says whether the console or the admin key asked",
     )
@@ -273,7 +273,7 @@ MARK: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,11})")
 """A revision, and when it was current: copies replaced later are kept for some days from then on."""
 
 
-class SnapshotQuery(Request):
+class SnapshotFilter(Request):
     """Filter of the orders of a snapshot."""
 
     platform: str = Field(pattern=names.PLATFORM_PATTERN)
@@ -288,9 +288,16 @@ class SnapshotQuery(Request):
         return self
 
 
-class DownloadSourcePageQuery(SnapshotQuery):
-    """One page of a snapshot, in the protocol of a download's source."""
+class ExportMarkRequest(SnapshotFilter):
+    """Whose orders a mark is of, all or those of a time."""
 
-    mark: str = Field(pattern=f"^{MARK.pattern}$", description="as GET /v1/orders/mark told it")
+    modified_after: BodyTimestamp | None = Field(default=None, description="at or after this time")
+    modified_before: BodyTimestamp | None = Field(default=None, description="before this time")
+
+
+class DownloadSourcePageQuery(SnapshotFilter):
+    """One page of the orders of a mark, in the protocol of a download's source."""
+
+    mark: str = Field(pattern=f"^{MARK.pattern}$", description="`mark` of POST /v1/orders/marks")
     page: int = Field(ge=0, le=10**9)
     page_size: int = Field(ge=1, le=PAGE_SIZE_MAX)

@@ -24,8 +24,8 @@ class BackfillResponse(Response):
 
     platform: str
     backfill_id: str
-    asked_by: str = Field(description="the name that was sent, or where the request came from")
-    asked_at: AwareDatetime
+    requested_by: str = Field(description="the name that was sent, or where the request came from")
+    requested_at: AwareDatetime
     window: TimeWindow = Field(description="the time that is read again")
     state: BackfillState = Field(description="`failed` if any of its slices could not be read again")
     slices: int = Field(description="complete slices of the time when it began")
@@ -50,7 +50,7 @@ class ListedPlatformResponse(Response):
     base_url: str
     starts_at: AwareDatetime | None = Field(description="its starttime, resolved once; null before the first claim")
     claimed_to: AwareDatetime | None = Field(description="up to here slices are claimed, but for history")
-    complete_to: AwareDatetime | None = Field(description="up to here every order is in, without a hole")
+    complete_to: AwareDatetime | None = Field(description="up to here every order is in, without a gap")
     unserved_since: AwareDatetime | None = Field(description="since when no worker serves it")
     clock_failed_since: AwareDatetime | None = Field(
         description="since when its clock cannot be read, so that nothing new is claimed"
@@ -58,12 +58,12 @@ class ListedPlatformResponse(Response):
     credentials_failed_since: AwareDatetime | None = Field(
         description="since when it refuses the account's credentials, so that its slices wait"
     )
-    stale: int = Field(description="slices that take longer than `HAULAGE_ORDERS__STALE_HOURS` and were reported")
+    slices_stale: int = Field(description="slices reported to take longer than `HAULAGE_ORDERS__STALE_HOURS`")
     sweeps_failed: int = Field(description="complete slices whose last sweep failed; it is made again by itself")
-    failed: int = Field(description="slices in the failed set")
-    open: int = Field(description="slices that wait or are read")
+    slices_failed: int = Field(description="slices in the failed set")
+    slices_open: int = Field(description="slices that wait or are read")
     configured: bool = Field(description="whether it has a configuration of its own; else the defaults are in force")
-    paused: bool | None = Field(
+    is_paused: bool | None = Field(
         description="whether its schedule is; a list knows it a moment late, null if not at all"
     )
 
@@ -77,7 +77,7 @@ class PlatformResponse(ListedPlatformResponse):
     clock_fault: FaultRecord | None = Field(description="why its clock cannot be read")
     credentials_fault: FaultRecord | None = Field(description="why they are refused")
     lag_seconds: float | None = Field(description="how far `complete_to` is behind the platform's clock")
-    holes: list[TimeWindow] = Field(description="what is not in yet before `claimed_to`, oldest first, at most 100")
+    gaps: list[TimeWindow] = Field(description="what is not in yet before `claimed_to`, oldest first, at most 100")
     next_slices: list[TimeWindow] = Field(description="what is claimed next, once it has settled")
     requests_in_window: int = Field(description="of the rate, how many requests are counted now")
     requests_today: int = Field(
@@ -87,9 +87,9 @@ class PlatformResponse(ListedPlatformResponse):
     proposed_settle_lag: int | None = Field(
         description="what would have caught the orders that came late; null where the one in force does"
     )
-    missed: int = Field(description="orders that only a later reading found")
-    backfill: BackfillResponse | None = Field(description="the backfill that was asked for last")
-    paused: bool = Field(description="whether its schedule is paused")
+    orders_missed: int = Field(description="orders that only a later reading found")
+    backfill: BackfillResponse | None = Field(description="the backfill that was requested last")
+    is_paused: bool = Field(description="whether its schedule is paused")
     note: str = Field(description="why it was paused or resumed last")
     next_runs: list[AwareDatetime] = Field(description="when its schedule claims next; none while it is paused")
     workflow_id: str | None = Field(description="where Temporal shows the newest cycle; null before the first")
@@ -116,7 +116,7 @@ class PlatformScheduleResponse(Response):
     """State of a platform's schedule."""
 
     platform: str
-    paused: bool
+    is_paused: bool
     note: str
     next_runs: list[AwareDatetime] = Field(description="when it claims next; none while it is paused")
 
@@ -125,7 +125,7 @@ class RemovedPlatformResponse(Response):
     """That a platform was removed."""
 
     platform: str
-    stopped: int = Field(description="slices that were not finished")
+    slices_stopped: int = Field(description="slices that were not finished")
 
 
 class LastSliceRereadResponse(Response):
@@ -155,7 +155,7 @@ class SliceResponse(Response):
     undated: int | None = Field(description="orders without a time; they count as the oldest that was asked for")
     swept_at: AwareDatetime | None = Field(description="when the delayed sweep had read it again")
     missed: int | None = Field(description="orders that only the delayed sweep found; null before that")
-    stale_told_at: AwareDatetime | None = Field(
+    stale_reported_at: AwareDatetime | None = Field(
         description="when it was reported that it takes too long; null once it has ended"
     )
     reread: LastSliceRereadResponse | None = Field(
@@ -198,16 +198,16 @@ class SlicesActionResponse(Response):
 
     dry_run: bool = Field(default=False, description="whether nothing was done, because a dry run was asked for")
     done: list[str] = Field(description="slices that were read again, split or skipped, the oldest first")
-    left: list[UnchangedSliceAndReason] = Field(description="slices that were left as they are, and why")
+    unchanged: list[UnchangedSliceAndReason] = Field(description="slices that were left as they are, and why")
     next_start: AwareDatetime | None = Field(
         description="where more fit than are treated at a time, 1,000: send it as `start` to go on"
     )
 
 
-class TimelinePartResponse(Response):
-    """Counts of the slices that overlap a part of the time."""
+class TimelineBucketResponse(Response):
+    """Counts of the slices that overlap one of the equal parts of the time."""
 
-    number: int = Field(description="counted from 0; a part that no slice touches is left out")
+    number: int = Field(description="counted from 0; one that no slice touches is left out")
     slices: int
     open: int
     failed: int
@@ -224,7 +224,7 @@ class TimelineResponse(Response):
     platform: str
     start: AwareDatetime
     end: AwareDatetime
-    part_seconds: float
+    bucket_seconds: float = Field(description="length of each bucket")
     platform_now: AwareDatetime = Field(description="the platform's clock, as near as it is known")
     settled_to: AwareDatetime = Field(description="what is younger is not read yet, by `settle_lag`")
     starts_at: AwareDatetime | None
@@ -232,10 +232,7 @@ class TimelineResponse(Response):
     live_from: AwareDatetime | None = Field(description="from here on the present is claimed")
     claimed_to: AwareDatetime | None
     complete_to: AwareDatetime | None
-    parts: list[TimelinePartResponse]
-
-
-DAYS_MAX: Final = 1_000
+    buckets: list[TimelineBucketResponse]
 
 
 class ReportStartedResponse(Response):
@@ -246,11 +243,11 @@ class ReportStartedResponse(Response):
     workflow_id: str
 
 
-class ReportDaysResponse(Response):
-    """Days of which there is a report."""
+class ReportDayResponse(Response):
+    """A day of which there is a report."""
 
     platform: str
-    days: list[date] = Field(description=f"newest first, at most {DAYS_MAX}")
+    day: date
 
 
 class ReportResponse(Response):
@@ -265,12 +262,12 @@ class ReportResponse(Response):
         "`complete_to`, is not called missing"
     )
     zone_minutes: int = Field(description="how far the platform's zone is before UTC: the day is that of this zone")
-    told: int = Field(description="orders that the platform tells for this part of the day")
+    listed: int = Field(description="orders that the platform lists for this part of the day")
     stored: int = Field(description="orders that we have for it")
-    missing: int = Field(description="told, and not here at all or only older")
-    only_here: int | None = Field(
-        description="here and not told any more: modified again meanwhile, or deleted there; null where a platform is "
-        "asked for orders by their creation, whose day only it knows"
+    missing: int = Field(description="listed, and not stored at all or only older")
+    not_listed: int | None = Field(
+        description="stored and not listed any more: modified again meanwhile, or deleted there; null where a platform "
+        "is asked for orders by their creation, whose day only it knows"
     )
     url: str = Field(description="the workbook with the ids, for a quarter of an hour")
 
@@ -308,7 +305,8 @@ def build_slice_response(row: OrderSlice) -> SliceResponse:
     same = {
         name: getattr(row, name)
         for name in SliceResponse.model_fields
-        if name not in {"slice", "window", "state", "finished_at", "reread", "fault", "workflow_id"}
+        if name
+        not in {"slice", "window", "state", "finished_at", "stale_reported_at", "reread", "fault", "workflow_id"}
     }
     fault = None if row.fault is None else FaultRecord.model_validate(row.fault)
     state, finished_at = _derive_state_and_finish_time(row)
@@ -317,6 +315,7 @@ def build_slice_response(row: OrderSlice) -> SliceResponse:
         window=window,
         state=state,
         finished_at=finished_at,
+        stale_reported_at=row.stale_told_at,
         reread=_build_reread_response(row),
         fault=fault,
         workflow_id=names.build_slice_workflow_id(row.platform, window),
@@ -358,7 +357,13 @@ def _derive_state_and_finish_time(row: OrderSlice) -> tuple[SliceState, datetime
 
 def build_backfill_response(row: OrderBackfill) -> BackfillResponse:
     """Build the response for a record."""
-    other = {"window", "fault"}
+    other = {"requested_by", "requested_at", "window", "fault"}
     same = {name: getattr(row, name) for name in BackfillResponse.model_fields if name not in other}
     fault = None if row.fault is None else FaultRecord.model_validate(row.fault)
-    return BackfillResponse(window=TimeWindow(start=row.start_at, end=row.end_at), fault=fault, **same)
+    return BackfillResponse(
+        requested_by=row.asked_by,
+        requested_at=row.asked_at,
+        window=TimeWindow(start=row.start_at, end=row.end_at),
+        fault=fault,
+        **same,
+    )

@@ -144,24 +144,26 @@ async def _apply_to_chosen_slices(
     A dry run applies it, too, and rolls it back.
     """
     rows = await _lock_chosen_slices_and_one_more(session, platform, choice)
-    done, left = list[str](), list[UnchangedSliceAndReason]()
+    done, unchanged = list[str](), list[UnchangedSliceAndReason]()
     for row in rows[:SLICES_MAX]:
         name = str(ledger.build_window(row))
         try:
             await action(row)
         except Conflict as refusal:
-            left.append(UnchangedSliceAndReason(slice=name, code=refusal.record.code, detail=refusal.record.sentence))
+            unchanged.append(
+                UnchangedSliceAndReason(slice=name, code=refusal.record.code, detail=refusal.record.sentence)
+            )
         else:
             done.append(name)
     found = {str(ledger.build_window(row)) for row in rows}
     for name in choice.slices or []:
         if name not in found:
             record = build_missing_slice_fault(platform.platform, name).record
-            left.append(UnchangedSliceAndReason(slice=name, code=record.code, detail=record.sentence))
+            unchanged.append(UnchangedSliceAndReason(slice=name, code=record.code, detail=record.sentence))
     next_start = rows[SLICES_MAX].start_at if len(rows) > SLICES_MAX else None
     if choice.dry_run:
         await slices.undo_changes_of_dry_run(session)
-    return SlicesActionResponse(done=done, left=left, next_start=next_start, dry_run=choice.dry_run)
+    return SlicesActionResponse(done=done, unchanged=unchanged, next_start=next_start, dry_run=choice.dry_run)
 
 
 async def _lock_chosen_slices_and_one_more(
@@ -174,7 +176,7 @@ async def _lock_chosen_slices_and_one_more(
         windows=None if choice.slices is None else [windows.parse_slice_id(name) for name in choice.slices],
         ends_after=choice.start,
         begins_before=choice.end,
-        code=choice.code,
+        code=choice.cause,
     )
     return await slices.lock_oldest_matching_slices(session, filters, SLICES_MAX + 1)
 

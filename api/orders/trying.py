@@ -180,7 +180,7 @@ def _list_doubts_about_trial_page(page: OrderPage, total: int | None) -> Iterato
     if page.outside:
         yield (
             f"{page.outside} of {rows} rows have a time outside of the window: the platform filters by another time "
-            "than `rows.modified` names, or `query.moments` and `rows.moments` name another zone or format."
+            "than `rows.modified` names, or `query.time_format` and `rows.time_format` name another zone or format."
         )
     if page.undated:
         yield f"{page.undated} of {rows} rows have no time at `rows.modified`: they would count as the oldest."

@@ -81,7 +81,7 @@ class OrderParser:
             row.get_value_reader(MODIFIED),
             row.get_value_reader(VERSION),
         )
-        self._moment = capability.rows.moments.build_time_parser()
+        self._moment = capability.rows.time_format.build_time_parser()
 
     def parse_page(
         self,

@@ -82,7 +82,7 @@ class PlatformConnector:
         text = response.values[_TIME]
         try:
             # Of an hour that is told twice, the time that is nearer to ours.
-            moment = clock.moments.build_time_parser()(text, datetime.now(UTC) + timedelta(minutes=30))
+            moment = clock.time_format.build_time_parser()(text, datetime.now(UTC) + timedelta(minutes=30))
         except (TypeError, ValueError, OverflowError):
             raise InconsistentAnswers(
                 f"{self._client} told the time {text!r} at {clock.path}.", "Mend its record."
@@ -237,8 +237,8 @@ class PlatformConnector:
         query, paging = self.capability.query, self.capability.paging
         return {
             **self._fixed,
-            query.start: query.moments.format_time(bounds.first),
-            query.end: query.moments.format_time(bounds.last),
+            query.start: query.time_format.format_time(bounds.first),
+            query.end: query.time_format.format_time(bounds.last),
             paging.size_parameter: str(paging.size),
             **({} if page is None else {paging.parameter: page}),
         }

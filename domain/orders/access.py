@@ -66,7 +66,7 @@ class PlatformAccess(PlatformDeclarationBase):
     key_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the key")
     token_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the token")
     time_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the time")
-    moments: TimeFormat = Field(default=TimeFormat(), description="how that time is written")
+    time_format: TimeFormat = Field(default=TimeFormat(), description="how that time is written")
     sign_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the MD5")
     renewal: TokenRenewal | None = Field(
         default=None, description="where the token is fetched, if the credentials hold a `refresh_token`"
@@ -139,7 +139,7 @@ def _add_sorted_md5_signature(
     signed = {
         access.key_parameter: credentials.key,
         access.token_parameter: credentials.token.get_secret_value(),
-        access.time_parameter: access.moments.format_time(now),
+        access.time_parameter: access.time_format.format_time(now),
     }
     whole = {**parameters, **{name: value for name, value in signed.items() if name}}
     secret = credentials.secret.get_secret_value()

@@ -286,13 +286,13 @@ class OrderReportFigures(_ImmutableModelBase):
     window: TimeWindow
     """The part of the day that was compared: nothing outside of it counts as missing."""
     zone_minutes: int = 0
-    told: int
+    listed: int
     """Orders that the platform lists for that part."""
     stored: int
     """Orders that are stored for it."""
     missing: int
     """Listed by the platform, and not stored or only in an older version."""
-    only_here: int | None
+    not_listed: int | None
     """Stored and no longer listed; None where the platform filters by creation time, which is not stored."""
     key: str
 
@@ -303,8 +303,8 @@ class BackfillInput(PlatformInput):
     backfill_id: str
     project_id: str
     window: TimeWindow
-    asked_by: str
-    asked_at: AwareDatetime
+    requested_by: str
+    requested_at: AwareDatetime
     progress: BackfillProgress | None = None
     """Progress of the runs before this one; None in the first."""
 

@@ -73,7 +73,7 @@ class OrderQuery(PlatformDeclarationBase):
     shop: Text = Field(default="", description="name of the parameter with the shop, where one is needed")
     start_inclusive: bool = Field(default=True, description="whether an order of the very start is told")
     end_inclusive: bool = Field(default=True, description="whether an order of the very end is told")
-    moments: TimeFormat = Field(default=TimeFormat(), description="how both are written")
+    time_format: TimeFormat = Field(default=TimeFormat(), description="how both are written")
     window_min_seconds: Seconds = Field(default=1, description="shortest window that may be asked for")
     window_max_seconds: Seconds | None = Field(default=None, description="longest window that may be asked for")
     newest_seconds: float = Field(
@@ -150,7 +150,7 @@ class ClockCall(PlatformDeclarationBase):
     path: Text = Field(description="of any call whose answer tells the time, below `base_url`")
     parameters: Parameters = Field(default={}, description="sent with it")
     value: JsonPathText | None = Field(default=None, description="by default the header Date of the answer is read")
-    moments: TimeFormat = Field(default=TimeFormat(), description="how it is written")
+    time_format: TimeFormat = Field(default=TimeFormat(), description="how it is written")
     counted: bool = Field(default=True, description="whether the rate limit counts the call")
 
 
@@ -160,7 +160,7 @@ class OrderRowFields(PlatformDeclarationBase):
     list: JsonPathText = Field(description="where a page's answer has its rows")
     id: JsonPathText = Field(description="where a row tells the order's id")
     modified: JsonPathText = Field(description="where a row tells when the order was modified")
-    moments: TimeFormat = Field(default=TimeFormat(), description="how that is written")
+    time_format: TimeFormat = Field(default=TimeFormat(), description="how that is written")
     version: JsonPathText | None = Field(default=None, description="where a row counts changes of one moment")
     absent_when_empty: bool = Field(default=False, description="whether an empty answer leaves the list out")
 
@@ -204,9 +204,9 @@ class Capability(PlatformDeclarationBase):
 
     def compute_zone_minutes(self, day: date) -> int:
         """Return the offset from UTC, at the beginning of a day, of the zone in which the platform writes times."""
-        for moments in (self.rows.moments, self.query.moments):
-            if moments.zone is not None or moments.zone_minutes:
-                offset = datetime.combine(day, time(), moments.timezone).utcoffset() or timedelta()
+        for time_format in (self.rows.time_format, self.query.time_format):
+            if time_format.zone is not None or time_format.zone_minutes:
+                offset = datetime.combine(day, time(), time_format.timezone).utcoffset() or timedelta()
                 return offset // timedelta(minutes=1)
         return 0
 
@@ -267,25 +267,26 @@ class Capability(PlatformDeclarationBase):
         Where the platform keeps finer times than a query can name, the last instant before `end` lies between two that
         can be named: then the later one is used.
         """
-        asked, kept = self.query.moments.resolution, self.rows.moments.resolution
+        query_times = self.query.time_format
+        asked, kept = query_times.smallest_step, self.rows.time_format.smallest_step
         first = _floor_to_resolution(start if self.query.start_inclusive else start - kept, asked)
         last = _ceil_to_resolution(end - kept if self.query.end_inclusive else end, asked)
         # Where clocks are put back, a bound within the repeated hour may be read as either of its times.
-        before, after = self.query.moments.find_repeated_hour(first), self.query.moments.find_repeated_hour(last)
+        before, after = query_times.find_repeated_hour(first), query_times.find_repeated_hour(last)
         return (before[0] if before else first), (after[1] if after else last)
 
     def is_in_repeated_hour(self, start: datetime, end: datetime) -> bool:
         """Return whether a query for [start, end) asks for a whole repeated hour, however short it is."""
-        return any(self.query.moments.find_repeated_hour(each) for each in (start, end))
+        return any(self.query.time_format.find_repeated_hour(each) for each in (start, end))
 
     def compute_latest_answerable_window_end(self, now: datetime) -> datetime:
         """Return the latest end of a window that the platform answers at this time of its clock.
 
         An repeated hour is asked for when it is over: before that, no query tells its two halves apart.
         """
-        moments = self.query.moments
-        end = _floor_to_resolution(now - timedelta(seconds=self.query.newest_seconds), moments.resolution)
-        doubled = moments.find_repeated_hour(end)
+        time_format = self.query.time_format
+        end = _floor_to_resolution(now - timedelta(seconds=self.query.newest_seconds), time_format.smallest_step)
+        doubled = time_format.find_repeated_hour(end)
         return doubled[0] if doubled else end
 
 

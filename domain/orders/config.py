@@ -218,14 +218,14 @@ def require_workable_settings(
     """
     query, paging = capability.query, capability.paging
     asked = settings.interval + settings.overlap
-    if query.moments.zone is not None:
+    if query.time_format.zone is not None:
         asked += REPEATED_HOUR_SECONDS
     if query.window_max_seconds is not None and asked > query.window_max_seconds:
         raise _build_config_fault(
             platform,
             "interval",
             f"interval {settings.interval} s with overlap {settings.overlap} s asks for {asked} s at a time"
-            + ("" if query.moments.zone is None else ", with the repeated hour when clocks are put back")
+            + ("" if query.time_format.zone is None else ", with the repeated hour when clocks are put back")
             + f"; {capability.kind} allows at most {query.window_max_seconds:.0f} s",
         )
     if settings.interval < query.window_min_seconds:

@@ -146,7 +146,7 @@ class TimeFormat(BaseModel):
         description="name of the zone of such times, as Europe/Berlin, in place of `zone_minutes`; for `naive` and "
         "`spaced`",
     )
-    told: TimeResolution = Field(default=TimeResolution.SECOND, description="how finely they are told")
+    resolution: TimeResolution = Field(default=TimeResolution.SECOND, description="how finely such times are written")
 
     @model_validator(mode="after")
     def _require_known_zone_of_local_times(self) -> Self:
@@ -163,14 +163,14 @@ class TimeFormat(BaseModel):
     @model_validator(mode="after")
     def _require_resolution_that_can_be_written(self) -> Self:
         finest = _FINEST.get(self.form)
-        if finest is not None and self.resolution < _RESOLUTIONS[finest]:
+        if finest is not None and self.smallest_step < _RESOLUTIONS[finest]:
             raise ValueError(f"times in the form {self.form.value} are told to the {finest.value}, not finer")
         return self
 
     @property
-    def resolution(self) -> timedelta:
+    def smallest_step(self) -> timedelta:
         """The smallest difference that can be written."""
-        return _RESOLUTIONS[self.told]
+        return _RESOLUTIONS[self.resolution]
 
     @property
     def timezone(self) -> tzinfo:
@@ -204,11 +204,11 @@ class TimeFormat(BaseModel):
         local = moment.astimezone(self.timezone)
         match self.form:
             case TimeNotation.RFC3339:
-                return local.isoformat(timespec=_TIMESPECS[self.told]).replace("+00:00", "Z")
+                return local.isoformat(timespec=_TIMESPECS[self.resolution]).replace("+00:00", "Z")
             case TimeNotation.NAIVE:
-                return local.replace(tzinfo=None).isoformat(timespec=_TIMESPECS[self.told])
+                return local.replace(tzinfo=None).isoformat(timespec=_TIMESPECS[self.resolution])
             case TimeNotation.SPACED:
-                return local.replace(tzinfo=None).isoformat(sep=" ", timespec=_TIMESPECS[self.told])
+                return local.replace(tzinfo=None).isoformat(sep=" ", timespec=_TIMESPECS[self.resolution])
             case TimeNotation.EPOCH:
                 return str((moment - EPOCH) // timedelta(seconds=1))
             case TimeNotation.EPOCH_MS:

@@ -45,7 +45,7 @@ TAOBAO: Final = Capability(
         },
         start="start_modified",
         end="end_modified",
-        moments=_BEIJING_TIME,
+        time_format=_BEIJING_TIME,
         window_max_seconds=DAY_SECONDS,
         history_seconds=_MONTHS_3,
     ),
@@ -65,14 +65,14 @@ TAOBAO: Final = Capability(
         path="/router/rest",
         parameters={"method": "taobao.time.get", "v": "2.0", "format": "json", "sign_method": "md5"},
         value="$.time_get_response.time",
-        moments=_BEIJING_TIME,
+        time_format=_BEIJING_TIME,
     ),
     rate=RateLimit(per_second=10, burst=10),
     rows=OrderRowFields(
         list="$.trades_sold_increment_get_response.trades.trade",
         id="$.tid",
         modified="$.modified",
-        moments=_BEIJING_TIME,
+        time_format=_BEIJING_TIME,
         absent_when_empty=True,
     ),
     detail=DetailCall(
@@ -92,7 +92,7 @@ TAOBAO: Final = Capability(
         key_parameter="app_key",
         token_parameter="session",  # noqa: S106 (the name of a parameter)
         time_parameter="timestamp",
-        moments=_BEIJING_TIME,
+        time_format=_BEIJING_TIME,
         sign_parameter="sign",
     ),
     errors=ErrorFormat(
@@ -121,7 +121,7 @@ PINDUODUO: Final = Capability(
         },
         start="start_updated_at",
         end="end_updated_at",
-        moments=TimeFormat(form=TimeNotation.EPOCH),
+        time_format=TimeFormat(form=TimeNotation.EPOCH),
         window_max_seconds=1_800,
         newest_seconds=180,
         history_seconds=_MONTHS_3,
@@ -142,21 +142,21 @@ PINDUODUO: Final = Capability(
         path="/api/router",
         parameters={"type": "pdd.time.get", "data_type": "JSON"},
         value="$.time_get_response.time",
-        moments=_BEIJING_TIME,
+        time_format=_BEIJING_TIME,
     ),
     rate=RateLimit(per_second=5, burst=5),
     rows=OrderRowFields(
         list="$.order_sn_increment_get_response.order_sn_list",
         id="$.order_sn",
         modified="$.updated_at",
-        moments=_BEIJING_TIME,
+        time_format=_BEIJING_TIME,
     ),
     access=PlatformAccess(
         signing=AuthenticationMethod.SORTED_MD5,
         key_parameter="client_id",
         token_parameter="access_token",  # noqa: S106 (the name of a parameter)
         time_parameter="timestamp",
-        moments=TimeFormat(form=TimeNotation.EPOCH),
+        time_format=TimeFormat(form=TimeNotation.EPOCH),
         sign_parameter="sign",
     ),
     errors=ErrorFormat(
@@ -207,7 +207,7 @@ WOOCOMMERCE: Final = Capability(
         end="modified_before",
         start_inclusive=False,
         end_inclusive=False,
-        moments=TimeFormat(form=TimeNotation.NAIVE),
+        time_format=TimeFormat(form=TimeNotation.NAIVE),
     ),
     paging=Paging(
         kind=PagingByNumberCursorTokenOrLink.NUMBER,
@@ -220,7 +220,7 @@ WOOCOMMERCE: Final = Capability(
     clock=ClockCall(path="/wp-json/"),
     rate=RateLimit(per_second=5, burst=10),
     rows=OrderRowFields(
-        list="$", id="$.id", modified="$.date_modified_gmt", moments=TimeFormat(form=TimeNotation.NAIVE)
+        list="$", id="$.id", modified="$.date_modified_gmt", time_format=TimeFormat(form=TimeNotation.NAIVE)
     ),
     access=PlatformAccess(signing=AuthenticationMethod.BASIC),
 )

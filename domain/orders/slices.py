@@ -162,8 +162,8 @@ FAILURES_STOP: Final = 3
 """Consecutive failed slices after which a backfill stops: the platform would refuse the others too."""
 BATCH_SLICES: Final = 20
 """Slices of a backfill that are read at the same time."""
-ASKED_BY_SCHEDULE: Final = "Temporal's schedule"
-"""`asked_by` of a backfill that was started in the Temporal Web UI, which passes no name on."""
+REQUESTED_BY_SCHEDULE: Final = "Temporal's schedule"
+"""`requested_by` of a backfill that was started in the Temporal Web UI, which passes no name on."""
 BACKFILL_TERMINATED: Final = FaultRecord(
     code="backfill_ended",
     message="The workflow of the backfill was ended in Temporal before all its slices were read.",

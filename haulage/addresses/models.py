@@ -229,10 +229,11 @@ class CycleProgress(BaseModel):
 class CycleScheduleStatus(BaseModel):
     """Whether cycles run."""
 
-    paused: bool
+    is_paused: bool
     note: str
     """Who paused or resumed them, and why."""
-    running: Sequence[str]
+    workflow_ids: Sequence[str]
+    """Of its running workflows."""
     next_runs: Sequence[datetime]
     progress: CycleProgress | None = None
     pauses: Sequence[AddressPause] = ()

@@ -43,12 +43,12 @@ class Orders:
     Requests are retried for `patience_seconds` while the API does not answer.
 
         async with Orders("https://haulage.example.com", admin_key) as orders:
-            setup = PlatformSetup(project_id=project, kind="shopify", shop="s", base_url=url, paused=True)
+            setup = PlatformSetup(project_id=project, kind="shopify", shop="s", base_url=url, is_paused=True)
             await orders.set_up("shop-1", setup)
             await orders.configure("shop-1", starttime="last 3 months", credentials="shop-1")
             await orders.resume("shop-1", who="ann", reason="it is configured")
             async for platform in orders.watch("shop-1", until=end_of_yesterday):
-                print(platform.complete_to, platform.open, platform.failed)
+                print(platform.complete_to, platform.slices_open, platform.slices_failed)
 
     Raises:
         RequestRefused: By every method, if the API refuses the request.
@@ -94,7 +94,7 @@ class Orders:
     async def watch(self, platform: str, *, until: datetime) -> AsyncIterator[Platform]:
         """Yield the state of a platform whenever its watermarks or slices change, until it is complete to a time.
 
-        A slice that failed holds `complete_to` back: look at `failed`, and stop or mend its cause.
+        A slice that failed holds `complete_to` back: look at `slices_failed`, and stop or mend its cause.
         """
         async for each in self._poll_until_ended(
             platform, lambda now: now.complete_to is not None and now.complete_to >= until
@@ -119,7 +119,7 @@ class Orders:
                 await self.trigger(platform)
 
         def has_trouble_or_stored_all(now: Platform) -> bool:
-            if now.trouble is not None or (now.failed and not now.open):
+            if now.trouble is not None or (now.slices_failed and not now.slices_open):
                 return True
             return (
                 now.has_stored_all_settled
@@ -142,7 +142,8 @@ class Orders:
             if prepare is not None:
                 await prepare()
             now = await self.get(platform)
-            seen = (now.claimed_to, now.complete_to, now.open, now.failed, now.trouble, now.unserved_since)
+            counts = now.slices_open, now.slices_failed
+            seen = (now.claimed_to, now.complete_to, *counts, now.trouble, now.unserved_since)
             is_last = has_ended(now)
             if seen != last or is_last:
                 yield now
@@ -203,7 +204,9 @@ class Orders:
             SlicesActionResult, "POST", platform, "slices:skip", {**_build_choice_body(choice), "reason": reason}
         )
 
-    async def start_backfill(self, platform: str, start: datetime, end: datetime, *, who: str = "") -> Backfill:
+    async def start_backfill(
+        self, platform: str, start: datetime, end: datetime, *, who: str | None = None
+    ) -> Backfill:
         """Read the complete slices of a time again, 12 hours at most; no watermark moves."""
         body = {"start": _format_timestamp(start), "end": _format_timestamp(end), "who": who}
         return await self._send_and_parse(Backfill, "POST", platform, "backfill", body)
@@ -233,8 +236,8 @@ class Orders:
             yield Order.model_validate(each)
 
     async def create_mark(self, platform: str) -> OrderMark:
-        """Return a mark of now, whose `source_url` a download exports. It needs a key of the platform's project."""
-        body = await self._transport.request_json("GET", "/v1/orders/mark", params={"platform": platform})
+        """Create a mark of now, whose `source_url` a download exports. It needs a key of the platform's project."""
+        body = await self._transport.request_json("POST", "/v1/orders/marks", json={"platform": platform})
         return OrderMark.model_validate(body)
 
     async def _send_and_parse(

@@ -59,7 +59,7 @@ class PlatformSetup(BaseModel):
     """What the platform can do, where its kind is not built in."""
     notify_url: str | None = None
     """Receives the alarms."""
-    paused: bool = False
+    is_paused: bool = False
     """Whether nothing is fetched before the platform is resumed."""
 
 
@@ -68,9 +68,9 @@ class Backfill(BaseModel):
 
     platform: str
     backfill_id: str
-    asked_by: str
+    requested_by: str
     """The name that was sent, or where the request came from."""
-    asked_at: datetime
+    requested_at: datetime
     window: Window
     """The time that is read again."""
     state: BackfillState
@@ -106,20 +106,20 @@ class ListedPlatform(BaseModel):
     claimed_to: datetime | None = None
     """Up to here slices are claimed, those of the history apart."""
     complete_to: datetime | None = None
-    """Up to here every order is stored, without a hole."""
+    """Up to here every order is stored, without a gap."""
     unserved_since: datetime | None = None
     """Since when no worker serves it; None while one does."""
     clock_failed_since: datetime | None = None
     """Since when its clock cannot be read, so that nothing new is claimed; None while it can."""
     credentials_failed_since: datetime | None = None
     """Since when it refuses the account's credentials, so that its slices wait; None while it takes them."""
-    stale: int = 0
+    slices_stale: int = 0
     """Slices that were reported because they take longer than `HAULAGE_ORDERS__STALE_HOURS`."""
     sweeps_failed: int = 0
     """Complete slices whose last sweep failed; it is repeated by itself."""
-    failed: int = 0
+    slices_failed: int = 0
     """Slices in the failed set."""
-    open: int = 0
+    slices_open: int = 0
     """Slices that wait or are read."""
     configured: bool = True
     """Whether it has a configuration of its own; without one, the defaults are in force."""
@@ -142,7 +142,7 @@ class Platform(ListedPlatform):
     """Why its credentials are refused."""
     lag_seconds: float | None = None
     """How far `complete_to` is behind the platform's clock."""
-    holes: Sequence[Window] = ()
+    gaps: Sequence[Window] = ()
     """What is not stored yet before `claimed_to`, oldest first, at most 100."""
     next_slices: Sequence[Window] = ()
     """What is claimed next, once its orders have settled."""
@@ -154,11 +154,11 @@ class Platform(ListedPlatform):
     """The configured seconds after which orders have settled."""
     proposed_settle_lag: int | None = None
     """The seconds that would have caught the orders that came late; None where `settle_lag` does."""
-    missed: int = 0
+    orders_missed: int = 0
     """Orders that only a later reading found."""
     backfill: Backfill | None = None
     """The newest one."""
-    paused: bool = False
+    is_paused: bool = False
     """Whether its schedule is paused."""
     note: str = ""
     """Why it was paused or resumed last."""
@@ -175,7 +175,8 @@ class Platform(ListedPlatform):
     @property
     def has_stored_all_settled(self) -> bool:
         """Whether every order that has settled is stored."""
-        if self.open or self.complete_to is None or self.complete_to != self.claimed_to or self.platform_now is None:
+        is_complete = self.complete_to is not None and self.complete_to == self.claimed_to
+        if self.slices_open or not is_complete or self.platform_now is None:
             return False
         settled_to = self.platform_now - timedelta(seconds=self.settle_lag)
         return not self.next_slices or self.next_slices[0].end > settled_to
@@ -206,7 +207,7 @@ class PlatformSchedule(BaseModel):
     """State of a platform's schedule."""
 
     platform: str
-    paused: bool
+    is_paused: bool
     note: str = ""
     """Why it was paused or resumed last."""
     next_runs: Sequence[datetime] = ()
@@ -256,7 +257,7 @@ class OrderSlice(BaseModel):
     """When the sweep had read it again."""
     missed: int | None = None
     """Orders that only the sweep found; None before it."""
-    stale_told_at: datetime | None = None
+    stale_reported_at: datetime | None = None
     """When it was reported that the slice takes too long; None once it has ended."""
     reread: LastSliceReread | None = None
     """The last reading again that was asked for; None if there was none."""
@@ -283,7 +284,7 @@ class SliceChoice(BaseModel):
     """Of the failed set, those that end after this."""
     end: datetime | None = None
     """Of the failed set, those that begin before this."""
-    code: str | None = None
+    cause: str | None = None
     """Of the failed set, those that failed with this code."""
     all: bool = False
     """The whole failed set."""
@@ -307,7 +308,7 @@ class SlicesActionResult(BaseModel):
     """Result of an action on slices."""
 
     done: Sequence[str]
-    left: Sequence[UnchangedSlice] = ()
+    unchanged: Sequence[UnchangedSlice] = ()
     next_start: datetime | None = None
     """Where more match than are changed at a time: send it as `start` to continue."""
     dry_run: bool = False

@@ -45,9 +45,9 @@ class SliceFilter:
 class OpenAndFailedSliceCounts:
     """Numbers of a platform's failed, open and stale slices, and of its failed sweeps."""
 
-    failed: int = 0
-    open: int = 0
-    stale: int = 0
+    slices_failed: int = 0
+    slices_open: int = 0
+    slices_stale: int = 0
     sweeps_failed: int = 0
 
 
@@ -98,14 +98,14 @@ async def count_open_and_failed_by_platform(
     counts: dict[str, OpenAndFailedSliceCounts] = {}
     for platform, failed, count in await session.exec(statement):
         before = counts.get(platform, OpenAndFailedSliceCounts())
-        counts[platform] = replace(before, failed=count) if failed else replace(before, open=count)
+        counts[platform] = replace(before, slices_failed=count) if failed else replace(before, slices_open=count)
     stale = (
         select(OrderSlice.platform, func.count())
         .where(col(OrderSlice.platform).in_(platforms), col(OrderSlice.stale_told_at).is_not(None))
         .group_by(col(OrderSlice.platform))
     )
     for platform, count in await session.exec(stale):
-        counts[platform] = replace(counts.get(platform, OpenAndFailedSliceCounts()), stale=count)
+        counts[platform] = replace(counts.get(platform, OpenAndFailedSliceCounts()), slices_stale=count)
     for platform, count in (await count_failed_sweeps(session, platforms)).items():
         counts[platform] = replace(counts.get(platform, OpenAndFailedSliceCounts()), sweeps_failed=count)
     return counts
@@ -179,30 +179,30 @@ def _build_reread_condition(state: RereadState) -> ColumnElement[bool]:
             return and_(since.is_(None), ended.is_not(None), fault.is_not(None))
 
 
-# A slice that is longer than a part spans several; its figures count where it begins. A slice never begins more than
+# A slice that is longer than a bucket spans several; its figures count where it begins. A slice never begins more than
 # its greatest length before a time that it overlaps, which lets the index find the first.
 _TIMELINE = """
-    SELECT part AS number, count(*) AS slices,
+    SELECT bucket AS number, count(*) AS slices,
         count(*) FILTER (WHERE done_at IS NULL AND skipped_at IS NULL AND failed_at IS NULL) AS open,
         count(*) FILTER (WHERE done_at IS NULL AND skipped_at IS NULL AND failed_at IS NOT NULL) AS failed,
         count(*) FILTER (WHERE done_at IS NOT NULL) AS done,
         count(*) FILTER (WHERE done_at IS NULL AND skipped_at IS NOT NULL) AS skipped,
         count(*) FILTER (WHERE swept_at IS NOT NULL) AS swept,
-        coalesce(sum(missed) FILTER (WHERE part = greatest(0, first)), 0) AS missed,
-        coalesce(sum(orders) FILTER (WHERE part = greatest(0, first)), 0) AS orders
+        coalesce(sum(missed) FILTER (WHERE bucket = greatest(0, first)), 0) AS missed,
+        coalesce(sum(orders) FILTER (WHERE bucket = greatest(0, first)), 0) AS orders
     FROM (
         SELECT *, floor(extract(epoch FROM start_at - $2::timestamptz) / $4)::bigint AS first,
             ceil(extract(epoch FROM end_at - $2::timestamptz) / $4)::bigint - 1 AS last
         FROM order_slices
         WHERE platform = $1 AND split_at IS NULL AND start_at < $3 AND end_at > $2 AND start_at > $2 - $6::interval
-    ) AS slice, generate_series(greatest(0, first), least($5::int - 1, last)) AS part
-    GROUP BY part ORDER BY part
+    ) AS slice, generate_series(greatest(0, first), least($5::int - 1, last)) AS bucket
+    GROUP BY bucket ORDER BY bucket
 """
 
 
 @dataclass(frozen=True, slots=True)
-class SliceCountsOfTimelinePart:
-    """Counts of the slices that overlap a part of a time."""
+class SliceCountsOfTimelineBucket:
+    """Counts of the slices that overlap one of the equal parts of a time."""
 
     number: int
     """Counted from 0."""
@@ -214,20 +214,20 @@ class SliceCountsOfTimelinePart:
     skipped: int
     swept: int
     missed: int
-    """Orders that only a sweep found, in slices that begin in this part."""
+    """Orders that only a sweep found, in slices that begin in this bucket."""
 
     orders: int
-    """Orders of the slices that begin in this part."""
+    """Orders of the slices that begin in this bucket."""
 
 
-async def count_slices_by_part(
-    database: Database, platform: str, start: datetime, end: datetime, parts: int
-) -> list[SliceCountsOfTimelinePart]:
-    """List the parts of a time that a platform's slices overlap."""
-    part_seconds = (end - start).total_seconds() / parts
+async def count_slices_by_bucket(
+    database: Database, platform: str, start: datetime, end: datetime, bucket_count: int
+) -> list[SliceCountsOfTimelineBucket]:
+    """List the buckets of a time that a platform's slices overlap."""
+    bucket_seconds = (end - start).total_seconds() / bucket_count
     async with database.connection() as connection:
-        rows = await connection.fetch(_TIMELINE, platform, start, end, part_seconds, parts, ledger.SLICE_MAX)
-    return [SliceCountsOfTimelinePart(**dict(row)) for row in rows]
+        rows = await connection.fetch(_TIMELINE, platform, start, end, bucket_seconds, bucket_count, ledger.SLICE_MAX)
+    return [SliceCountsOfTimelineBucket(**dict(row)) for row in rows]
 
 
 def build_failed_sweep_condition() -> ColumnElement[bool]:

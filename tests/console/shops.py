@@ -61,8 +61,8 @@ class Shop:
             await self.fetch()
             status = await self.orders.status(self.number)
             whole = [{"start": status["starts_at"], "end": status["claimed_to"]}]
-            failed: int = status["failed"]
-            return failed if status["holes"] == whole and not status["open"] else 0
+            failed: int = status["slices_failed"]
+            return failed if status["gaps"] == whole and not status["slices_open"] else 0
 
         return await eventually(all_failed)
 

@@ -89,7 +89,7 @@ async def test_all_failed_slices_are_given_up(admin_page: Page, orders: Orders) 
     await confirm(admin_page, "Give up 60 slices?", "Skip 60 slices", reason="the shop was closed")
 
     await expect(admin_page.get_by_role("status").filter(has_text="60 slices were skipped.")).to_be_visible()
-    assert (await orders.status(shop.number))["failed"] == 0
+    assert (await orders.status(shop.number))["slices_failed"] == 0
 
 
 async def test_one_that_has_changed_meanwhile_does_not_hinder_the_rest(admin_page: Page, orders: Orders) -> None:
@@ -109,7 +109,7 @@ async def test_one_that_has_changed_meanwhile_does_not_hinder_the_rest(admin_pag
 
     toast = admin_page.get_by_role("status").filter(has_text="2 slices were skipped. 1 not:")
     await expect(toast).to_contain_text("only one in the failed set can be split or skipped")
-    assert (await orders.status(shop.number))["failed"] == 0
+    assert (await orders.status(shop.number))["slices_failed"] == 0
 
 
 @pytest.mark.long

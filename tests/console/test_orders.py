@@ -36,9 +36,9 @@ async def test_a_platform_is_watched_until_its_orders_are_in(
     await expect(admin_page.get_by_text("Nothing has been claimed yet.")).to_be_visible()
     await shop.fetch()
 
-    await expect(admin_page.get_by_text("No holes: everything that is claimed is in.")).to_be_visible()
+    await expect(admin_page.get_by_text("No gaps: everything that is claimed is in.")).to_be_visible()
     line = admin_page.locator(".line-card")
-    await expect(line.get_by_role("status")).to_contain_text("no holes")
+    await expect(line.get_by_role("status")).to_contain_text("no gaps")
     await expect(line.get_by_role("img", name=re.compile("Complete"))).to_have_count(1)
     await admin_page.goto(f"/console/orders/browse?platform={shop.number}")
     rows = admin_page.get_by_role("table").locator("tbody tr")
@@ -64,7 +64,7 @@ async def test_the_list_says_which_platforms_are_paused_and_not_configured(
 
 @pytest.mark.long
 async def test_a_time_line_draws_what_is_claimed_complete_failed_and_swept(admin_page: Page, orders: Orders) -> None:
-    """Thousands of slices in a few shapes; a hole is shown closely, and a press leads to the slices behind it."""
+    """Thousands of slices in a few shapes; a gap is shown closely, and a press leads to the slices behind it."""
     shop = await make_shop(orders)
     begin = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(days=14)
     await write_ledger(shop, begin, 2_000, {1_000, 1_001})
@@ -72,19 +72,19 @@ async def test_a_time_line_draws_what_is_claimed_complete_failed_and_swept(admin
     line = admin_page.locator("svg.time-line")
     await expect(line.get_by_role("button")).to_have_count(1)
     await expect(line.locator("rect.swept")).not_to_have_count(0)
-    await expect(line.locator("rect.hole")).to_have_count(1)
+    await expect(line.locator("rect.gap")).to_have_count(1)
     await expect(line.locator("text.mark-name")).to_have_text(["Complete to", "Now"])
     assert await line.locator("rect").count() < 50
 
-    hole = admin_page.locator(".holes li")
-    await expect(hole).to_have_count(1)
-    show = hole.get_by_role("button", name="Show on the time line")
+    gap = admin_page.locator(".gaps li")
+    await expect(gap).to_have_count(1)
+    show = gap.get_by_role("button", name="Show on the time line")
     async with admin_page.expect_response(re.compile("/timeline")):
         await show.focus()
     await expect(show).to_be_focused()
     await admin_page.keyboard.press("Enter")
     await expect(admin_page).to_have_url(re.compile("from=.*to="))
-    await expect(admin_page.locator(".line-card").get_by_role("status")).to_contain_text("1 hole")
+    await expect(admin_page.locator(".line-card").get_by_role("status")).to_contain_text("1 gap")
     failed = line.get_by_role("button", name=re.compile("Failed"))
     async with admin_page.expect_response(re.compile("/timeline")):
         await failed.focus()
@@ -121,7 +121,7 @@ async def test_failed_slices_are_mended(admin_page: Page, orders: Orders, deed: 
         return await orders.is_complete(shop.number)
 
     await eventually(whole)
-    await expect(admin_page.locator(".line-card").get_by_role("status")).to_contain_text("no holes")
+    await expect(admin_page.locator(".line-card").get_by_role("status")).to_contain_text("no gaps")
     action = f"POST /v1/platforms/{{platform}}/slices:{deed.lower()}"
     entries = (await orders.ask("GET", "/v1/audit", params={"action": action})).body["items"]
     mine = [each for each in entries if shop.number in each["path"]]
@@ -149,7 +149,7 @@ async def test_a_failed_slice_is_skipped_with_a_reason(admin_page: Page, orders:
     await expect(admin_page.get_by_role("button", name="Skip")).to_have_count(0)
     status = await orders.status(shop.number)
     assert status["complete_to"] > status["starts_at"]
-    assert status["failed"] == failed - 1
+    assert status["slices_failed"] == failed - 1
 
 
 @pytest.mark.long
@@ -179,7 +179,7 @@ async def test_a_platform_is_paused_resumed_and_told_to_claim(admin_page: Page, 
     await expect(facts(admin_page, "Claims next")).not_to_have_text("none")
     await admin_page.get_by_role("button", name="Claim now").click()
     await eventually(lambda: orders.is_complete(shop.number))
-    await expect(admin_page.get_by_text("No holes: everything that is claimed is in.")).to_be_visible()
+    await expect(admin_page.get_by_text("No gaps: everything that is claimed is in.")).to_be_visible()
 
     await admin_page.get_by_role("button", name="Pause").click()
     await expect(admin_page.get_by_role("dialog")).to_contain_text(
@@ -188,7 +188,7 @@ async def test_a_platform_is_paused_resumed_and_told_to_claim(admin_page: Page, 
     await sign(admin_page, "Pause", "stocktaking")
     await expect(admin_page.locator(".badges")).to_contain_text("ann: stocktaking")
     await expect(facts(admin_page, "Claims next")).to_have_text("none")
-    assert (await orders.status(shop.number))["paused"]
+    assert (await orders.status(shop.number))["is_paused"]
 
 
 @pytest.mark.long
@@ -292,7 +292,7 @@ async def test_a_day_is_compared_with_the_platform(admin_page: Page, orders: Ord
 
     row = admin_page.get_by_role("row").filter(has_text="2026-01-01")
     report = await eventually(lambda: _report(orders, shop))
-    await expect(row.get_by_role("cell").nth(2)).to_have_text(str(report["told"]))
+    await expect(row.get_by_role("cell").nth(2)).to_have_text(str(report["listed"]))
     await expect(row.get_by_role("link", name="Open the workbook")).to_have_attribute("href", re.compile("xlsx"))
 
 

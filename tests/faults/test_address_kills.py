@@ -141,7 +141,7 @@ async def _find_busy_worker(log: AddressLog) -> str | None:
     """Name a worker process that takes a step of a cycle just now."""
     engine, names = await log.deployment.engine(), {pid: name for name, pid in log.deployment.pids.items()}
     cycle = await log.deployment.as_admin("GET", "/v1/addresses/cycle")
-    for workflow_id in cycle["running"]:
+    for workflow_id in cycle["workflow_ids"]:
         for pid in await busy_processes(engine.get_workflow_handle(workflow_id)) & names.keys():
             return names[pid]
     return None

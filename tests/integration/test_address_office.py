@@ -100,11 +100,11 @@ async def test_cycles_are_paused_and_resumed(settings: Settings, database: Datab
         await eventually(woken)
     await schedule.delete()
 
-    assert (paused.status, paused.body["paused"], paused.body["note"]) == (200, True, "ann: tidying up")
-    assert seen.body["paused"]
+    assert (paused.status, paused.body["is_paused"], paused.body["note"]) == (200, True, "ann: tidying up")
+    assert seen.body["is_paused"]
     assert (paused.body["next_runs"], seen.body["next_runs"]) == ([], [])
     assert resumed.body["next_runs"]
-    assert (resumed.body["paused"], resumed.body["note"]) == (False, "ann: all is well")
+    assert (resumed.body["is_paused"], resumed.body["note"]) == (False, "ann: all is well")
     async with database.connection() as connection:
         rows = await connection.fetch("SELECT who, action, reason FROM addr_audit ORDER BY id")
     assert [tuple(row) for row in rows] == [("ann", "pause", "tidying up"), ("ann", "resume", "all is well")]
@@ -120,7 +120,7 @@ async def test_who_looks_at_the_cycle_writes_nothing(settings: Settings) -> None
     after = await schedule.describe()
     await schedule.delete()
 
-    assert seen.body["paused"]
+    assert seen.body["is_paused"]
     assert after.info.last_updated_at == before
 
 
@@ -148,8 +148,8 @@ async def test_a_cycle_under_way_says_how_far_it_is(installation: AddressOperato
 
     async def is_over() -> bool:
         seen = (await installation.get("/v1/addresses/cycle")).body
-        assert bool(seen["running"]) == bool(seen["progress"]), seen
-        return not seen["running"]
+        assert bool(seen["workflow_ids"]) == bool(seen["progress"]), seen
+        return not seen["workflow_ids"]
 
     await eventually(is_over)
     await (await handle.create_or_update_cycle_schedule(await temporal.connect(), 3_600)).delete()

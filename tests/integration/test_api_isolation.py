@@ -173,6 +173,7 @@ def bodies(estate: Estate) -> dict[str, Any]:
     return {
         "POST /v1/downloads": export,
         "POST /v1/templates/preview": {"data": [{"name": "x"}]},
+        "POST /v1/orders/marks": {"platform": estate.platform},
         "POST /v1/transfers": {**file, "target_agent_id": "a"},
         "POST /v1/transfers:batch": {**file, "targets": [{"target_agent_id": "b"}]},
         "POST /v1/transfers/jobs/{job_id}/retry": {},

@@ -282,7 +282,7 @@ async def test_the_audit_log_says_what_a_body_names(api_client: ApiClient) -> No
     """Ids and values, no other texts; the refusal of a route of tasks by its code; a platform's project sees it."""
     project_id, key = await api_client.make_project()
     body = {"project_id": project_id, "kind": "shopify", "shop": "s", "base_url": "https://u:hidden@example.com"}
-    await api_client.as_admin("PUT", "/v1/platforms/audited-1", json=body | {"paused": True})
+    await api_client.as_admin("PUT", "/v1/platforms/audited-1", json=body | {"is_paused": True})
     await api_client.as_admin("PUT", f"/v1/projects/{project_id}/quotas", json={"tasks_open": 7})
     cancelled = await api_client.ask("POST", "/v1/cancel_task", key=key, json={"task_id": "no-such/1/x"})
     newest, quotas, platform = (await api_client.ask("GET", "/v1/audit", key=key)).body["items"]
@@ -290,7 +290,7 @@ async def test_the_audit_log_says_what_a_body_names(api_client: ApiClient) -> No
     assert newest["status"] == cancelled.status
     assert newest["code"] is not None
     assert (quotas["given"], quotas["code"]) == ({"tasks_open": 7}, None)
-    assert platform["given"] == {"project_id": project_id, "paused": True}
+    assert platform["given"] == {"project_id": project_id, "is_paused": True}
 
 
 async def test_an_action_on_a_path_with_a_nul_is_in_the_audit_log(api_client: ApiClient) -> None:

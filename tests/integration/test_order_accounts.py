@@ -78,7 +78,7 @@ async def test_orders_come_whole_while_tokens_are_renewed(settings: Settings, fa
         raws = {row.order_id: json.loads(await orders.raw(row.order_id)) for row in rows}
 
     assert findings == dict.fromkeys(findings, 0)
-    assert (status["failed"], status["credentials_failed_since"]) == (0, None)
+    assert (status["slices_failed"], status["credentials_failed_since"]) == (0, None)
     assert platform.login.answers[200] >= (2 if faults.token_requests else 1)
     assert platform.login.answers[500] == faults.login_errors
     names = {texts.odd_id(number): number for number in range(len(platform.market.created))}
@@ -113,7 +113,7 @@ async def test_a_refused_refresh_token_is_told_once_and_healed(settings: Setting
     assert platform.login.refresh_token not in json.dumps(told)
     assert told["credentials_fault"]["retryable"] is False
     assert 1 <= asked <= 10
-    assert (healed["failed"], healed["credentials_failed_since"]) == (0, None)
+    assert (healed["slices_failed"], healed["credentials_failed_since"]) == (0, None)
     assert events.count("orders.credentials_refused") == 1
 
 

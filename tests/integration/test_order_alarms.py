@@ -43,7 +43,7 @@ async def test_the_alarm_of_a_backfill_is_returned_again_to_an_activity_that_is_
     """The worker may be lost after it has closed the record; the watch, which finds it closed, sends no other."""
     window = TimeWindow(start=NOON - SLICE, end=NOON)
     params = BackfillInput(
-        platform=NUMBER, project_id=PROJECT, backfill_id="b1", window=window, asked_by="ann", asked_at=NOON
+        platform=NUMBER, project_id=PROJECT, backfill_id="b1", window=window, requested_by="ann", requested_at=NOON
     )
     await backfills.insert_backfill_if_new(records, params, "workflow")
 

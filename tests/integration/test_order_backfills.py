@@ -94,7 +94,7 @@ async def test_a_backfill_reads_again_and_is_recorded(settings: Settings) -> Non
 
         after = await orders.row()
         assert len(platform.throttle.times) > asked
-        assert (record["state"], record["slices"], record["asked_by"]) == ("running", 3, "Ada")
+        assert (record["state"], record["slices"], record["requested_by"]) == ("running", 3, "Ada")
         assert (end["state"], end["read"], end["failed"], end["fault"]) == ("succeeded", 3, 0, None)
         assert datetime.fromisoformat(end["read_to"]) == rows[2].end_at
         assert end["finished_at"]
@@ -117,7 +117,7 @@ async def test_a_backfill_that_fails_is_told_everywhere(settings: Settings) -> N
 
         end = await wait_for_end(orders, await begin(orders, rows[:2]))
 
-        assert (end["state"], end["read"], end["failed"], end["asked_by"]) == ("failed", 0, 2, "the admin key")
+        assert (end["state"], end["read"], end["failed"], end["requested_by"]) == ("failed", 0, 2, "the admin key")
         assert end["fault"]["code"] == "platform_busy"
         assert str(TimeWindow(start=rows[0].start_at, end=rows[0].end_at)) in end["fault"]["message"]
         await eventually(lambda: list_alarms(orders))
@@ -191,8 +191,8 @@ async def test_a_lost_worker_leaves_one_record(settings: Settings) -> None:
             project_id=orders.project_id,
             backfill_id=record["backfill_id"],
             window=TimeWindow(start=rows[0].start_at, end=rows[2].end_at),
-            asked_by="somebody else",
-            asked_at=datetime.now(UTC),
+            requested_by="somebody else",
+            requested_at=datetime.now(UTC),
         )
         await ActivityEnvironment().run(BackfillActivities(orders.services).insert_backfill_if_new, order)
         assert (end["state"], end["read"]) == ("succeeded", 3)
@@ -263,7 +263,7 @@ async def test_a_backfill_of_the_schedule_is_recorded_too(settings: Settings) ->
         end = await wait_for_end(orders, record)
         await asyncio.sleep(1)
 
-        assert (end["state"], end["read"], end["asked_by"]) == ("succeeded", 1, "Temporal's schedule")
+        assert (end["state"], end["read"], end["requested_by"]) == ("succeeded", 1, "Temporal's schedule")
         assert datetime.fromisoformat(end["window"]["start"]) == rows[0].start_at
         assert len(await list_records(orders)) == 1
 

@@ -38,7 +38,7 @@ async def test_an_hour_of_orders_is_fetched(orders: Installation) -> None:
         await client.trigger(NUMBER)
         end = datetime.fromisoformat(starttime) + timedelta(seconds=3_500)
         async for seen in client.watch(NUMBER, until=end):
-            if seen.failed:
+            if seen.slices_failed:
                 platform.set(scenario)
                 changed = await client.redo(NUMBER, SliceChoice(all=True))
         slices = [each async for each in client.list_slices(NUMBER, state=SliceState.DONE)]
@@ -49,7 +49,7 @@ async def test_an_hour_of_orders_is_fetched(orders: Installation) -> None:
         listed = [each async for each in client.list_orders(platform=NUMBER)]
 
     assert config.effective["retries"].value == 0
-    assert (changed.done, changed.left) == ([each.slice for each in slices], [])
+    assert (changed.done, changed.unchanged) == ([each.slice for each in slices], [])
     assert (backfill.state, backfill.read) == (BackfillState.SUCCEEDED, 1)
     truth = platform.ledger()
     settled = {name for name, at in zip(truth["ids"], truth["modified_us"], strict=True) if moment(at) < end}

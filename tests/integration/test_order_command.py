@@ -61,7 +61,7 @@ async def test_a_platform_that_lies_is_fetched_once_it_is_mended(orders: Orders,
 
     code, out, _ = await type_orders(orders, "fetch", "shop-1", "--json")
     failure = json.loads(out)
-    assert (code, failure["code"], failure["failed"]) == (1, "platform_failed", 1)
+    assert (code, failure["code"], failure["slices_failed"]) == (1, "platform_failed", 1)
     code, out, _ = await type_orders(orders, "status", "shop-1")
     assert (code, "1 failed" in out) == (1, True), out
     code, every, _ = await type_orders(orders, "status")
@@ -70,7 +70,7 @@ async def test_a_platform_that_lies_is_fetched_once_it_is_mended(orders: Orders,
     assert (code, "failed again: " in err) == (1, True), err
 
     platform.set(GOOD)
-    code, out, err = await type_orders(orders, "redo", "shop-1", "--code", "platform_failed")
+    code, out, err = await type_orders(orders, "redo", "shop-1", "--cause", "platform_failed")
     assert (code, out.rstrip().endswith(": read again")) == (0, True), err
     code, out, _ = await type_orders(orders, "status", "shop-1")
     assert (code, "0 slices open, 0 failed" in out) == (0, True), out

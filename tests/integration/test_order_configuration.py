@@ -100,7 +100,7 @@ async def test_a_platform_is_set_up_with_its_schedule_or_not_at_all(
             patched.setattr(handle, "set_watch_schedule_intervals_if_none", fail_query)
             failed = await orders.ask("PUT", "/v1/platforms/shop-1", json=body)
         missing = await orders.ask("GET", "/v1/platforms/shop-1")
-        again = await orders.ask("PUT", "/v1/platforms/shop-1", json={**body, "paused": True})
+        again = await orders.ask("PUT", "/v1/platforms/shop-1", json={**body, "is_paused": True})
     assert (failed.status, failed.code) == (503, "unavailable")
     assert "Temporal" in failed.body["detail"]
     assert failed.headers["Retry-After"]

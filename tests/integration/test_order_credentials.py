@@ -59,7 +59,7 @@ async def test_a_platform_waits_for_credentials(settings: Settings, way: str) ->
         await asyncio.sleep(3)
         status, asked = await orders.status(), platform.calls["401"]
         assert len(await orders.slices()) == claimed < 20
-        assert status["failed"] == 0
+        assert status["slices_failed"] == 0
         assert status["credentials_fault"]["code"] == "platform_credentials"
         assert (asked > 0) == (way == "refused")
 
@@ -114,19 +114,19 @@ async def test_many_slices_are_steered_at_once(settings: Settings) -> None:
             "POST", f"{path}:split", json={"slices": [names[0], "20200101T000000Z:20200101T000100Z"]}
         )
         again = await orders.ask("POST", f"{path}:skip", json={"slices": [names[0]], "reason": "it was closed"})
-        other = await orders.ask("POST", f"{path}:skip", json={"code": "worker_lost", "reason": "it was closed"})
-        unknown = await orders.ask("POST", f"{path}:skip", json={"code": "no_such_code", "reason": "it was closed"})
+        other = await orders.ask("POST", f"{path}:skip", json={"cause": "worker_lost", "reason": "it was closed"})
+        unknown = await orders.ask("POST", f"{path}:skip", json={"cause": "no_such_code", "reason": "it was closed"})
         end = TimeWindow.model_validate({"start": names[1][:4] + "-01-01T00:00:00Z", "end": "2100-01-01T00:00:00Z"}).end
         skipped = await orders.ask("POST", f"{path}:skip", json={"slices": [names[1]], "reason": "the shop was closed"})
         platform = orders.platforms.by_number[NUMBER]
         platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
-        redone = await orders.ask("POST", f"{path}:redo", json={"code": "platform_busy", "end": end.isoformat()})
+        redone = await orders.ask("POST", f"{path}:redo", json={"cause": "platform_busy", "end": end.isoformat()})
 
         assert (vague.status, unknown.status, split.status, redone.status) == (422, 422, 200, 202)
         assert split.body["done"] == [names[0]]
-        assert [each["code"] for each in split.body["left"]] == ["not_found"]
-        assert [each["code"] for each in again.body["left"]] == ["slice_not_failed"]
-        assert (other.body["done"], other.body["left"], other.body["next_start"]) == ([], [], None)
+        assert [each["code"] for each in split.body["unchanged"]] == ["not_found"]
+        assert [each["code"] for each in again.body["unchanged"]] == ["slice_not_failed"]
+        assert (other.body["done"], other.body["unchanged"], other.body["next_start"]) == ([], [], None)
         assert skipped.body["done"] == [names[1]]
         assert redone.body["done"] == names[2:]
 

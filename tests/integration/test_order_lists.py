@@ -64,27 +64,30 @@ async def test_a_time_line_tells_all_slices_in_so_many_parts(settings: Settings)
             n20={"swept_at": BEGIN, "missed": 2},
         )
         span = {"start": BEGIN.isoformat(), "end": (BEGIN + 60 * SLICE).isoformat()}
-        coarse, fine = await read_timeline(orders, **span, parts=6), await read_timeline(orders, **span, parts=120)
-        whole = await read_timeline(orders, parts=10)
+        coarse, fine = (
+            await read_timeline(orders, **span, bucket_count=6),
+            await read_timeline(orders, **span, bucket_count=120),
+        )
+        whole = await read_timeline(orders, bucket_count=10)
         zoomed = await read_timeline(orders, start=(BEGIN + 7 * SLICE).isoformat(), end=(BEGIN + 8 * SLICE).isoformat())
         refused = await orders.ask("GET", f"/v1/platforms/{NUMBER}/timeline", params={**span, "end": span["start"]})
 
-    assert (empty["parts"], empty["starts_at"]) == ([], None)
-    assert [part["slices"] for part in coarse["parts"]] == [10] * 6
-    assert {name: coarse["parts"][0][name] for name in ("done", "open", "failed", "skipped", "orders")} == {
+    assert (empty["buckets"], empty["starts_at"]) == ([], None)
+    assert [part["slices"] for part in coarse["buckets"]] == [10] * 6
+    assert {name: coarse["buckets"][0][name] for name in ("done", "open", "failed", "skipped", "orders")} == {
         "done": 7,
         "open": 1,
         "failed": 1,
         "skipped": 1,
         "orders": 35,
     }
-    assert [(part["swept"], part["missed"]) for part in coarse["parts"]][:3] == [(0, 0), (0, 0), (1, 2)]
-    assert [part["number"] for part in fine["parts"] if part["failed"]] == [14, 15]
-    assert sum(part["orders"] for part in fine["parts"]) == 57 * 5
+    assert [(part["swept"], part["missed"]) for part in coarse["buckets"]][:3] == [(0, 0), (0, 0), (1, 2)]
+    assert [part["number"] for part in fine["buckets"] if part["failed"]] == [14, 15]
+    assert sum(part["orders"] for part in fine["buckets"]) == 57 * 5
     assert whole["start"] == coarse["start"]
-    assert sum(part["slices"] for part in whole["parts"]) >= 60
-    assert {part["failed"] for part in zoomed["parts"]} == {1}
-    assert len(zoomed["parts"]) == 240
+    assert sum(part["slices"] for part in whole["buckets"]) >= 60
+    assert {part["failed"] for part in zoomed["buckets"]} == {1}
+    assert len(zoomed["buckets"]) == 240
     assert refused.status == 422
 
 
@@ -113,8 +116,13 @@ async def test_lists_of_platforms_count_what_needs_care(settings: Settings) -> N
         paused = await orders.ask("POST", f"/v1/platforms/{NUMBER}/pause", json={"who": "ann", "reason": "stocktaking"})
         shown = await orders.status()
 
-    assert (listed["platform"], listed["failed"], listed["open"]) == (NUMBER, 1, 1)
-    assert (shown["failed"], shown["open"], shown["paused"], shown["note"]) == (1, 1, True, "ann: stocktaking")
+    assert (listed["platform"], listed["slices_failed"], listed["slices_open"]) == (NUMBER, 1, 1)
+    assert (shown["slices_failed"], shown["slices_open"], shown["is_paused"], shown["note"]) == (
+        1,
+        1,
+        True,
+        "ann: stocktaking",
+    )
     assert (others, shown["next_runs"], paused.body["next_runs"]) == ([], [], [])
 
 
@@ -139,7 +147,7 @@ async def test_a_value_is_shown_beside_what_it_overrides(settings: Settings) -> 
 
 
 async def test_compared_days_are_listed(settings: Settings) -> None:
-    """The newest first; of this platform alone."""
+    """The newest first, page by page; of this platform alone."""
     async with running_orders(settings) as orders:
         orders.play(PlatformScenario(orders=0))
         await orders.set_up()
@@ -147,7 +155,12 @@ async def test_compared_days_are_listed(settings: Settings) -> None:
             await orders.services.objects.put(f"orders-reports/{name}.xlsx", b"PK")
             await orders.services.objects.put(f"orders-reports/{name}.xlsx.json", b"{}")
         found = await orders.ask("GET", f"/v1/platforms/{NUMBER}/reports")
+        first = await orders.ask("GET", f"/v1/platforms/{NUMBER}/reports", params={"limit": "1"})
+        further = {"limit": "1", "cursor": first.body["next_cursor"]}
+        last = await orders.ask("GET", f"/v1/platforms/{NUMBER}/reports", params=further)
         nobody = await orders.ask("GET", "/v1/platforms/nobody/reports")
 
-    assert found.body["days"] == ["2026-01-10", "2026-01-02"]
+    pages = [[each["day"] for each in reply.body["items"]] for reply in (found, first, last)]
+    assert pages == [["2026-01-10", "2026-01-02"], ["2026-01-10"], ["2026-01-02"]]
+    assert (found.body["next_cursor"], last.body["next_cursor"]) == (None, None)
     assert nobody.status == 404

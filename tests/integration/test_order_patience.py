@@ -146,7 +146,7 @@ async def test_a_sweep_that_failed_is_made_again(settings: Settings) -> None:
         await eventually(has_failed)
         [row, *_] = await orders.slices()
         assert (row.swept_at, bool(row.done_at)) == (None, True)
-        assert (await orders.status())["failed"] == 0
+        assert (await orders.status())["slices_failed"] == 0
 
         platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
         await orders.wait_until_swept()

@@ -212,7 +212,7 @@ async def test_what_shows_up_after_the_lag_is_found_by_the_sweep(settings: Setti
 
         status = await orders.status()
         assert count_findings(await orders.findings()) == NOTHING
-    assert status["missed"] == 1
+    assert status["orders_missed"] == 1
     assert status["proposed_settle_lag"] >= 1_800
 
 
@@ -249,7 +249,7 @@ async def test_a_clock_that_is_off_loses_nothing_and_is_told(settings: Settings,
 
         status = await orders.status()
         assert count_findings(await orders.findings()) == NOTHING
-        assert status["holes"] == []
+        assert status["gaps"] == []
         assert abs(status["skew_seconds"] - skew_seconds) < 10
         assert await orders.events() == ["orders.clock_off"]
 

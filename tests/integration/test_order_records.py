@@ -169,7 +169,7 @@ async def test_a_time_line_of_an_instant_shows_the_slice_that_holds_it(records: 
     """In a thousand parts, each far shorter than the slice of a month."""
     month = build_slice_of(NOON - ledger.SLICE_MAX, NOON, done_at=NOON)
     await add(records, month)
-    found = await slices.count_slices_by_part(records, NUMBER, NOON - span, NOON, 1_000)
+    found = await slices.count_slices_by_bucket(records, NUMBER, NOON - span, NOON, 1_000)
     assert [(each.number, each.done) for each in found] == [(number, 1) for number in range(1_000)]
 
 
@@ -264,7 +264,7 @@ async def test_a_backfill_of_a_removed_platform_ends(records: Database) -> None:
     """Its record is gone with the platform; the workflow that closes it does not try for ever."""
     window = TimeWindow(start=NOON - SLICE, end=NOON)
     params = BackfillInput(
-        platform=NUMBER, project_id=PROJECT, backfill_id="b1", window=window, asked_by="ann", asked_at=NOON
+        platform=NUMBER, project_id=PROJECT, backfill_id="b1", window=window, requested_by="ann", requested_at=NOON
     )
     await backfills.insert_backfill_if_new(records, params, "workflow")
     await remove(records)

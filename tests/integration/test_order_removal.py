@@ -74,7 +74,7 @@ async def test_a_removal_that_the_engine_interrupts_is_completed_by_the_next(
 
     await orders.set_up()
     assert await remove_while_engine_fails() == 503
-    assert not (await orders.set_up(paused=False))["paused"]
+    assert not (await orders.set_up(is_paused=False))["is_paused"]
 
 
 async def test_what_waits_for_workers_of_a_removed_platform_is_ended(orders: Orders) -> None:
@@ -126,7 +126,7 @@ async def test_a_platform_that_does_not_answer_is_removed_while_a_slice_waits(se
         removed = await orders.ask("POST", f"{PATH}/remove", json=SIGNED)
 
         assert removed.status == 200, removed.body
-        assert removed.body["stopped"] > 0
+        assert removed.body["slices_stopped"] > 0
         await cycle.terminate()
         status = (await reading.describe()).status
         assert status is not None

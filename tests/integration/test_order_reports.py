@@ -33,7 +33,7 @@ DAY = "2026-01-01"
 PATH = f"/v1/platforms/{NUMBER}/reports"
 ROWS = PLAIN.rows
 BEIJING = PLAIN.model_copy(
-    update={"rows": ROWS.model_copy(update={"moments": ROWS.moments.model_copy(update={"zone_minutes": 480})})}
+    update={"rows": ROWS.model_copy(update={"time_format": ROWS.time_format.model_copy(update={"zone_minutes": 480})})}
 )
 
 
@@ -70,9 +70,9 @@ async def make_report(orders: Orders, day: str = DAY) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.parametrize(("field", "only_here"), [(FilteredTimestamp.MODIFIED, 1), (FilteredTimestamp.CREATED, None)])
-async def test_what_is_only_here_is_told_where_it_can_be_known(
-    settings: Settings, field: FilteredTimestamp, only_here: int | None
+@pytest.mark.parametrize(("field", "not_listed"), [(FilteredTimestamp.MODIFIED, 1), (FilteredTimestamp.CREATED, None)])
+async def test_what_is_not_listed_is_told_where_it_can_be_known(
+    settings: Settings, field: FilteredTimestamp, not_listed: int | None
 ) -> None:
     """An order that is modified after the day leaves it; the day of a creation only the platform knows."""
     capability = PLAIN.model_copy(update={"query": PLAIN.query.model_copy(update={"field": field})})
@@ -86,8 +86,8 @@ async def test_what_is_only_here_is_told_where_it_can_be_known(
         stored = await list_modification_times(orders)
 
     count = len(stored) if field is FilteredTimestamp.MODIFIED else len(stored) - 1
-    assert (report["told"], report["stored"]) == (len(stored) - 1, count)
-    assert (report["missing"], report["only_here"]) == (0, only_here)
+    assert (report["listed"], report["stored"]) == (len(stored) - 1, count)
+    assert (report["missing"], report["not_listed"]) == (0, not_listed)
 
 
 @pytest.mark.parametrize("rows_max", [20, None])
@@ -103,8 +103,8 @@ async def test_a_day_is_compared_where_slices_had_to_be_split(settings: Settings
         report, stored, slices = await make_report(orders), await list_modification_times(orders), await orders.slices()
 
     assert len(slices) > 3, "none was split: nothing was shown"
-    assert (report["told"], report["stored"]) == (len(stored), len(stored))
-    assert (report["missing"], report["only_here"]) == (0, 0)
+    assert (report["listed"], report["stored"]) == (len(stored), len(stored))
+    assert (report["missing"], report["not_listed"]) == (0, 0)
 
 
 async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:
@@ -119,17 +119,17 @@ async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:
         report = await make_report(orders)
         row, stored = await orders.row(), await list_modification_times(orders)
         book = await orders.services.objects.get(names.build_report_workbook_key(NUMBER, DAY))
-        days = (await orders.ask("GET", PATH)).body["days"]
+        days = (await orders.ask("GET", PATH)).body
 
     assert row.complete_to is not None
     within = [each for each in stored if each < row.complete_to]
-    assert (report["missing"], report["only_here"]) == (1, 0)
-    assert (report["told"], report["stored"]) == (len(within) + 1, len(within))
+    assert (report["missing"], report["not_listed"]) == (1, 0)
+    assert (report["listed"], report["stored"]) == (len(within) + 1, len(within))
     assert datetime.fromisoformat(report["window"]["end"]) == row.complete_to < datetime(2026, 1, 2, tzinfo=UTC)
     assert datetime.fromisoformat(report["complete_to"]) == row.complete_to
     missing = pd.read_excel(io.BytesIO(book), sheet_name="missing", engine="openpyxl", dtype=str)
     assert len(missing) == 1
-    assert days == [DAY]
+    assert days == {"items": [{"platform": NUMBER, "day": DAY}], "next_cursor": None}
 
 
 @pytest.mark.long
@@ -147,8 +147,8 @@ async def test_a_day_is_that_of_the_platform(settings: Settings) -> None:
     midnight = datetime(2026, 1, 1, 16, tzinfo=UTC)
     assert report["zone_minutes"] == status["zone_minutes"] == 480
     assert datetime.fromisoformat(report["window"]["end"]) == midnight
-    assert report["told"] == report["stored"] == sum(each < midnight for each in stored)
-    assert 0 < report["told"] < len(stored)
+    assert report["listed"] == report["stored"] == sum(each < midnight for each in stored)
+    assert 0 < report["listed"] < len(stored)
     assert refused.code == "day_invalid"
     assert "+08:00" in refused.body["detail"]
 
@@ -188,7 +188,7 @@ async def test_a_report_takes_no_thread_of_the_slices(settings: Settings, monkey
         platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
         await handle.result()
         report = (await orders.ask("GET", f"{PATH}/{DAY}")).body
-    assert (report["missing"], report["told"]) == (0, report["stored"])
+    assert (report["missing"], report["listed"]) == (0, report["stored"])
 
 
 @pytest.mark.long
@@ -210,8 +210,8 @@ async def test_a_lost_worker_costs_no_part(settings: Settings, monkeypatch: pyte
             await orders.engine.get_workflow_handle(reply.body["workflow_id"]).result()
         report = (await orders.ask("GET", f"{PATH}/{DAY}")).body
 
-    assert (report["missing"], report["only_here"]) == (0, 0)
-    assert report["told"] == report["stored"] > 0
+    assert (report["missing"], report["not_listed"]) == (0, 0)
+    assert report["listed"] == report["stored"] > 0
     windows = timedelta(seconds=SPAN_SECONDS) // timedelta(seconds=60)
     assert len(platform.throttle.times) - asked < 2 * windows, "it has begun from the front"
 
@@ -232,8 +232,8 @@ async def test_a_long_report_goes_on_in_another_run(settings: Settings, monkeypa
         runs = [each async for each in orders.engine.list_workflows(f"WorkflowId = '{workflow_id}'")]
 
     assert len(runs) > 2
-    assert (report["missing"], report["only_here"]) == (0, 0)
-    assert report["told"] == report["stored"] > 0
+    assert (report["missing"], report["not_listed"]) == (0, 0)
+    assert report["listed"] == report["stored"] > 0
 
 
 async def _parts(orders: Orders, workflow_id: str, count: int) -> bool:

@@ -72,8 +72,8 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
         events = await eventually(lambda: _stale_events(orders))
         overview = (await orders.ask("GET", "/v1/overview")).body
         assert len(events) == 1
-        assert (await orders.status())["stale"] == 1
-        assert (await orders.ask("GET", "/v1/platforms")).body["items"][0]["stale"] == 1
+        assert (await orders.status())["slices_stale"] == 1
+        assert (await orders.ask("GET", "/v1/platforms")).body["items"][0]["slices_stale"] == 1
         assert await list_stale_slices(orders) == [str(TimeWindow(start=first.start_at, end=first.end_at))]
         assert await eventually(lambda: gauge(metrics.SLICES_STALE) == 1)
         [shown] = [each["concerns"] for each in overview["systems"] if each["system"] == "orders"]
@@ -82,7 +82,7 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
 
         await orders.fetch()
         assert await scan_overdue(orders) == []
-        assert (await orders.status())["stale"] == 0
+        assert (await orders.status())["slices_stale"] == 0
         assert await list_stale_slices(orders) == []
         assert await eventually(lambda: gauge(metrics.SLICES_STALE) == 0)
 

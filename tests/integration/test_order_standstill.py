@@ -51,7 +51,7 @@ async def test_a_pause_says_who_paused_and_why(settings: Settings) -> None:
             refused = await orders.ask("POST", address, json={})
             done = await orders.ask("POST", address, json={"who": "ann", "reason": "stocktaking"})
             [entry] = (await orders.ask("GET", "/v1/audit", params={"limit": "1"})).body["items"]
-            assert (refused.status, done.status, done.body["paused"]) == (422, 200, is_paused)
+            assert (refused.status, done.status, done.body["is_paused"]) == (422, 200, is_paused)
             assert done.body["note"] == "ann: stocktaking"
             assert (entry["who"], entry["reason"]) == ("ann", "stocktaking")
         tried = {"all": True, "dry_run": True, "who": "ben", "reason": "to see"}
@@ -81,13 +81,13 @@ async def test_a_platform_is_set_up_paused(settings: Settings) -> None:
         states += [await orders.set_up(paused=False), await orders.set_up(paused=True)]
         refused = await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger")
 
-    assert [state["paused"] for state in states] == [True, True, True, False, True]
+    assert [state["is_paused"] for state in states] == [True, True, True, False, True]
     assert [bool(state["next_runs"]) for state in states] == [False, False, False, True, False]
     assert [(each.status, each.code) for each in early] == [(409, "platform_not_configured")] * 2
     assert configured.body["version"] > 0
     assert [each["configured"] for each in (listed.body["items"][0], states[2], states[4])] == [False, False, True]
     assert states[0]["note"] == "set up paused through the API"
-    assert resumed.body["paused"] is False
+    assert resumed.body["is_paused"] is False
     assert refused.code == "platform_paused"
 
 
@@ -335,6 +335,6 @@ async def test_what_was_passed_by_is_not_taken_for_late(settings: Settings) -> N
         await orders.configure(**options, settle_lag=proposed["proposed_settle_lag"])
         settled = await orders.status()
 
-    assert proposed["missed"] == 2
+    assert proposed["orders_missed"] == 2
     assert 1.5 * 20 * 60 <= proposed["proposed_settle_lag"] < 1.5 * 21 * 60
     assert settled["proposed_settle_lag"] is None

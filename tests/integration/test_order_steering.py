@@ -47,7 +47,7 @@ async def test_a_failed_slice_holds_complete_to_until_it_is_skipped(settings: Se
         held = await orders.row()
         [first, *_] = sorted((await list_failed_slices(orders)), key=lambda each: each["slice"])
         status = await orders.status()
-        assert (await orders.events()).count("orders.slice_failed") == status["failed"]
+        assert (await orders.events()).count("orders.slice_failed") == status["slices_failed"]
         assert first["fault"]["code"] == "platform_busy"
         assert held.complete_to == held.starts_at
 
@@ -218,7 +218,9 @@ async def test_orders_are_exported_as_they_were_at_a_mark(settings: Settings) ->
     async with running_orders(settings, queues=worker.list_queue_names()) as orders:
         starttime = await set_up_platform(orders, PlatformScenario(orders=250, span_seconds=SPAN_SECONDS, speed=0))
         await orders.fetch()
-        mark = (await orders.api_client.ask("GET", "/v1/orders/mark?platform=shop-1", key=orders.key)).body
+        mark = (
+            await orders.api_client.ask("POST", "/v1/orders/marks", key=orders.key, json={"platform": "shop-1"})
+        ).body
         frozen = {copy.order_id for copy in await orders.read_orders()}
         platform = orders.platforms.by_number["shop-1"]
         for number in range(30):
@@ -245,7 +247,9 @@ async def test_pages_at_a_mark_are_the_same_in_whatever_order_they_are_asked_for
     async with running_orders(settings) as orders:
         await set_up_platform(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
         await orders.fetch()
-        mark = (await orders.api_client.ask("GET", "/v1/orders/mark?platform=shop-1", key=orders.key)).body
+        mark = (
+            await orders.api_client.ask("POST", "/v1/orders/marks", key=orders.key, json={"platform": "shop-1"})
+        ).body
 
         async def page(number: int, name: str = mark["mark"]) -> Any:
             query = f"platform=shop-1&mark={name}&page={number}&page_size=7"
@@ -283,7 +287,7 @@ async def test_a_projects_orders_are_listed_page_by_page(settings: Settings) -> 
             text = await answer.text()
         strange = await orders.api_client.ask("GET", "/v1/orders", key=strangers_key)
         everybodys = await orders.ask("GET", "/v1/orders?limit=20")
-        hidden = await orders.api_client.ask("GET", "/v1/orders/mark?platform=shop-1", key=strangers_key)
+        hidden = await orders.api_client.ask("POST", "/v1/orders/marks", key=strangers_key, json={"platform": "shop-1"})
         stored = await orders.read_orders()
         raw = await orders.raw(seen[0][1])
 
@@ -298,13 +302,13 @@ async def test_a_paused_platform_claims_nothing(settings: Settings) -> None:
     """Until it is resumed; pausing is the schedule's own."""
     async with running_orders(settings) as orders:
         await set_up_platform(orders, PlatformScenario(orders=9, span_seconds=SPAN_SECONDS))
-        assert (await orders.status())["paused"] is True
+        assert (await orders.status())["is_paused"] is True
         resumed = await orders.ask("POST", "/v1/platforms/shop-1/resume", json=SIGNED)
         await orders.ask("POST", "/v1/platforms/shop-1/trigger")
 
-        assert resumed.body["paused"] is False
+        assert resumed.body["is_paused"] is False
         await eventually(orders.is_complete)
-        assert (await orders.status())["paused"] is False
+        assert (await orders.status())["is_paused"] is False
 
 
 async def test_a_failed_slice_that_is_redone_says_how_that_goes(settings: Settings) -> None:

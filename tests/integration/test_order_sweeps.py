@@ -93,7 +93,7 @@ async def test_sweeps_that_keep_failing_are_told_once(settings: Settings) -> Non
             await orders.fetch()
         status, listed = await orders.status(), (await orders.ask("GET", f"/v1/platforms/{NUMBER}/slices?sweep=failed"))
         assert (await orders.events()).count(TOLD) == 1
-        assert (status["sweeps_failed"], status["failed"], status["holes"]) == (count, 0, [])
+        assert (status["sweeps_failed"], status["slices_failed"], status["gaps"]) == (count, 0, [])
         assert (await orders.ask("GET", "/v1/platforms")).body["items"][0]["sweeps_failed"] == count
         assert [(each["state"], each["fault"]["code"]) for each in listed.body["items"]] == [
             ("done", "platform_busy")

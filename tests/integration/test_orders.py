@@ -27,7 +27,7 @@ async def test_a_platform_is_fetched_to_its_last_settled_second(settings: Settin
         findings = await orders.findings()
         status = await orders.status()
     assert count_findings(findings) == dict.fromkeys(count_findings(findings), 0)
-    assert status["holes"] == []
+    assert status["gaps"] == []
     assert status["complete_to"] == status["claimed_to"]
 
 

@@ -196,7 +196,7 @@ async def test_targets_without_records_end_and_are_given_up(settings: Settings) 
 
         assert states(ends) == ["Success", "Failed", "Timeout"]
         assert (job["status"], job["partial"]) == ("Failed", True)
-        assert (ends["lost"]["reason"], ends["stuck"]["reason"]) == ("never_told", "deadline")
+        assert (ends["lost"]["reason"], ends["stuck"]["reason"]) == ("never_reported", "deadline")
         assert task.targets["stuck", ""].code == 126
 
 

@@ -132,7 +132,7 @@ class Builder:
         job = await self._ask("POST", "/v1/transfers", 202, self._transfer())
         await self._platform()
         queued_id, held = await self._tasks()
-        mark = await self._ask("GET", f"/v1/orders/mark?platform={PLATFORM}")
+        mark = await self._ask("POST", "/v1/orders/marks", 201, {"platform": PLATFORM})
         message_id, quarantine_id = await self._addresses()
         address = {"address_ids": [7], "who": MARK, "reason": MARK}
         purge = await self._operate("/v1/addresses/logical-deletes:purge", address)

@@ -47,7 +47,7 @@ class Fleet:
             "base_url": platforms.url(number),
             "capability": capability.model_dump(mode="json"),
             "notify_url": notify_url,
-            "paused": True,
+            "is_paused": True,
         }
         config = {
             "credentials": "shop",
@@ -92,9 +92,9 @@ class Fleet:
 
         async def is_whole() -> bool:
             shown = await self.deployment.as_admin("GET", f"/v1/platforms/{number}")
-            if shown["holes"]:
+            if shown["gaps"]:
                 await self.deployment.as_admin("POST", f"/v1/platforms/{number}/trigger")
-            return bool(shown["claimed_to"]) and not shown["holes"] and not shown["open"]
+            return bool(shown["claimed_to"]) and not shown["gaps"] and not shown["slices_open"]
 
         await self._wait_or_describe(number, is_whole)
 

@@ -85,7 +85,7 @@ class Orders:
             "kind": kind,
             "shop": "shop",
             "base_url": self.platforms.url(number),
-            "paused": True,
+            "is_paused": True,
             **fields,
         }
         if kind == "plain":
@@ -216,7 +216,7 @@ class Orders:
     async def is_complete(self, number: str = NUMBER) -> bool:
         """Whether nothing is open, failed or unclaimed."""
         status = await self.status(number)
-        return not status["holes"] and status["claimed_to"] == status["complete_to"]
+        return not status["gaps"] and status["claimed_to"] == status["complete_to"]
 
 
 def gauge(each: Gauge, number: str = NUMBER) -> float:

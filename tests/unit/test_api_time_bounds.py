@@ -22,7 +22,7 @@ BOUNDED: list[tuple[type[Request], str, str, dict[str, Any]]] = [
     (order_requests.SkipSlicesRequest, "start", "end", SKIP),
     (order_requests.SlicesQuery, "start", "end", {}),
     (order_requests.OrdersQuery, "modified_after", "modified_before", {}),
-    (order_requests.SnapshotQuery, "modified_after", "modified_before", {"platform": "shop-1"}),
+    (order_requests.ExportMarkRequest, "modified_after", "modified_before", {"platform": "shop-1"}),
     (
         order_requests.DownloadSourcePageQuery,
         "modified_after",

@@ -119,7 +119,7 @@ async def test_a_large_failed_set_is_shown_by_its_beginning(
     fault = {"code": "refused", "message": "No.", "hint": "Wait."}
     failed = build_slice("20261120T1000:20261120T1010", state="failed", fault=fault)
     platform = {"platform": "shop", "project_id": "p", "kind": "plain", "shop": "s", "base_url": "https://shop"}
-    peer.says(200, {**platform, "failed": 100_000, "sweeps_failed": 70})
+    peer.says(200, {**platform, "slices_failed": 100_000, "sweeps_failed": 70})
     peer.says(200, {"items": [failed] * 100, "next_cursor": "more"})
     peer.says(200, {"items": [{**failed, "state": "done"}] * 70, "next_cursor": None})
 
@@ -303,7 +303,7 @@ async def test_a_complete_slice_is_waited_for_until_it_is_read_again(
     under_way = build_slice(SLICE, reread={"state": "running", "ended_at": "2026-11-22T10:00:00Z"})
     after = build_slice(SLICE, reread={"state": "succeeded", "ended_at": "2026-11-23T10:00:00Z"})
     peer.says(200, {"items": [before], **LAST_PAGE})
-    peer.says(202, {"done": [SLICE], "left": []})
+    peer.says(202, {"done": [SLICE], "unchanged": []})
     for each in (before, under_way, after):
         peer.says(200, {"items": [each], **LAST_PAGE})
 
@@ -319,8 +319,8 @@ async def test_a_failed_set_is_changed_to_its_end(
     peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The API changes a thousand at a time, and says where to go on."""
-    peer.says(200, {"done": [SLICE], "left": [], "next_start": "2026-11-21T10:00:00Z"})
-    peer.says(200, {"done": [LATER_SLICE], "left": []})
+    peer.says(200, {"done": [SLICE], "unchanged": [], "next_start": "2026-11-21T10:00:00Z"})
+    peer.says(200, {"done": [LATER_SLICE], "unchanged": []})
 
     assert await run_command(steering.split, "shop-1") == 0
 

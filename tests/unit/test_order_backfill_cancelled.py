@@ -53,8 +53,8 @@ async def test_the_alarm_of_its_end_is_sent_all_the_same(monkeypatch: pytest.Mon
         project_id="prj_1",
         backfill_id="b1",
         window=HOUR,
-        asked_by="ann",
-        asked_at=NOON,
+        requested_by="ann",
+        requested_at=NOON,
         progress=progress,
     )
 

@@ -25,7 +25,7 @@ LOCAL = {"form": TimeNotation.SPACED}
 
 def with_clock(**moments: Any) -> Capability:
     """A platform whose clock tells such times."""
-    clock = PLAIN.clock.model_copy(update={"moments": TimeFormat.model_validate(moments)})
+    clock = PLAIN.clock.model_copy(update={"time_format": TimeFormat.model_validate(moments)})
     return PLAIN.model_copy(update={"clock": clock})
 
 

@@ -47,8 +47,8 @@ def test_the_zone_is_that_in_which_the_platform_writes_its_times() -> None:
 @pytest.mark.parametrize(("month", "zone_minutes"), [(3, 60), (7, 120)])
 def test_a_zone_whose_clocks_change_is_that_of_the_day(month: int, zone_minutes: int) -> None:
     """As it is at the day's beginning."""
-    moments = TimeFormat(form=TimeNotation.NAIVE, zone="Europe/Berlin")
-    rows = PLAIN.rows.model_copy(update={"moments": moments})
+    time_format = TimeFormat(form=TimeNotation.NAIVE, zone="Europe/Berlin")
+    rows = PLAIN.rows.model_copy(update={"time_format": time_format})
     assert PLAIN.model_copy(update={"rows": rows}).compute_zone_minutes(date(2026, month, 1)) == zone_minutes
 
 

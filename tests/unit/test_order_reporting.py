@@ -39,7 +39,7 @@ def compare(
     )
 
 
-def build_report(told: int, missing: int) -> OrderReportFigures:
+def build_report(listed: int, missing: int) -> OrderReportFigures:
     """A report of a day in Beijing."""
     return OrderReportFigures(
         platform="007",
@@ -48,10 +48,10 @@ def build_report(told: int, missing: int) -> OrderReportFigures:
         complete_to=NOON,
         window=TimeWindow(start=NOON - timedelta(hours=12), end=NOON),
         zone_minutes=480,
-        told=told,
+        listed=listed,
         stored=0,
         missing=missing,
-        only_here=0,
+        not_listed=0,
         key="k",
     )
 
@@ -60,7 +60,7 @@ def build_report(told: int, missing: int) -> OrderReportFigures:
 def test_orders_are_missing_where_none_or_an_older_one_is_stored(
     platform: Mapping[str, OrderVersion], stored: Mapping[str, OrderVersion], newer: Mapping[str, OrderVersion]
 ) -> None:
-    """By their time, then by their version to its last digit; what the platform does not list is only here."""
+    """By their time, then by their version to its last digit; what is stored and not listed is none of them."""
     newer = {order_id: line for order_id, line in newer.items() if order_id in platform.keys() - stored.keys()}
     here = {**stored, **newer}
     missing = [
@@ -74,7 +74,7 @@ def test_orders_are_missing_where_none_or_an_older_one_is_stored(
 
     assert list(found.missing["order_id"]) == missing
     assert list(found.missing["version"]) == [platform[order_id].version for order_id in missing]
-    assert list(found.only_here["order_id"]) == sorted(stored.keys() - platform.keys())
+    assert list(found.not_listed["order_id"]) == sorted(stored.keys() - platform.keys())
     assert (len(found.platform), len(found.stored)) == (len(platform), len(stored))
 
 
@@ -107,14 +107,14 @@ def test_ids_beyond_a_sheet_stand_on_the_next(monkeypatch: pytest.MonkeyPatch) -
     book = io.BytesIO(comparison.render_workbook(build_report(45, 45), compare(told, {}, {})))
     sheets = pd.read_excel(book, sheet_name=None, engine="openpyxl")
 
-    assert list(sheets) == ["day", "hours", "missing", "missing 2", "missing 3", "only here"]
-    assert [len(sheets[name]) for name in ("missing", "missing 2", "missing 3", "only here")] == [20, 20, 5, 0]
+    assert list(sheets) == ["day", "hours", "missing", "missing 2", "missing 3", "not listed"]
+    assert [len(sheets[name]) for name in ("missing", "missing 2", "missing 3", "not listed")] == [20, 20, 5, 0]
     ids = [order_id for name, sheet in sheets.items() if "missing" in name for order_id in sheet["order_id"]]
     assert ids == list(told)
     hours = sheets["hours"]
     assert list(hours.loc[hours["platform"] > 0, "hour"]) == [20], "noon in Greenwich is evening in Beijing"
     assert "2026-03-01T20:00:00+08:00" in set(sheets["missing"]["modified_at"])
-    assert list(sheets["only here"].columns) == ["order_id", "modified_at", "version"]
+    assert list(sheets["not listed"].columns) == ["order_id", "modified_at", "version"]
 
 
 def test_ids_and_times_stay_texts_in_the_workbook() -> None:
@@ -127,6 +127,6 @@ def test_ids_and_times_stay_texts_in_the_workbook() -> None:
     assert [*sheets["missing"].iter_rows(min_row=2, values_only=True)] == [
         ("0012", "2026-03-01T20:00:00+08:00", str(2**53 + 1))
     ]
-    assert (figures["platform"], figures["told"], figures["missing"], figures["only_here"]) == ("007", 1, 1, 0)
+    assert (figures["platform"], figures["listed"], figures["missing"], figures["not_listed"]) == ("007", 1, 1, 0)
     assert (figures["made_at"], figures["zone"]) == ("2026-03-01T12:00:00Z", "UTC+08:00")
     assert figures["compared_to"] == "2026-03-01 12:00:00+00:00"

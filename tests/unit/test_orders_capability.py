@@ -28,10 +28,10 @@ RESOLUTIONS = st.sampled_from(list(TimeResolution))
 def with_ends(start: bool, end: bool, asked: TimeResolution, kept: TimeResolution) -> Capability:
     """A platform with such ends and such times."""
     query = PLAIN.query.model_copy(
-        update={"start_inclusive": start, "end_inclusive": end, "moments": TimeFormat(told=asked)}
+        update={"start_inclusive": start, "end_inclusive": end, "time_format": TimeFormat(resolution=asked)}
     )
     return PLAIN.model_copy(
-        update={"query": query, "rows": PLAIN.rows.model_copy(update={"moments": TimeFormat(told=kept)})}
+        update={"query": query, "rows": PLAIN.rows.model_copy(update={"time_format": TimeFormat(resolution=kept)})}
     )
 
 
@@ -54,7 +54,7 @@ def test_no_instant_of_a_window_is_left_out(
     record = with_ends(start, end, asked, kept)
     low, high = sorted((truncate(one, timedelta(seconds=1)), truncate(other, timedelta(seconds=1))))
     first, last = record.compute_query_bounds(low, high)
-    for order in (truncate(each, record.rows.moments.resolution) for each in [*orders, low, high]):
+    for order in (truncate(each, record.rows.time_format.smallest_step) for each in [*orders, low, high]):
         if low <= order < high:
             assert first <= order if start else first < order
             assert order <= last if end else order < last
@@ -75,21 +75,21 @@ def test_no_more_is_asked_for_than_needed(record: Capability, first: datetime, l
 
 
 @pytest.mark.parametrize(
-    ("moments", "text"),
+    ("time_format", "text"),
     [
         (TimeFormat(), "2026-03-29T12:00:00Z"),
-        (TimeFormat(zone_minutes=-300, told=TimeResolution.MILLISECOND), "2026-03-29T07:00:00.250-05:00"),
+        (TimeFormat(zone_minutes=-300, resolution=TimeResolution.MILLISECOND), "2026-03-29T07:00:00.250-05:00"),
         (TimeFormat(form=TimeNotation.NAIVE), "2026-03-29T12:00:00"),
         (TimeFormat(form=TimeNotation.SPACED, zone_minutes=480), "2026-03-29 20:00:00"),
         (TimeFormat(form=TimeNotation.EPOCH), "1774785600"),
-        (TimeFormat(form=TimeNotation.EPOCH_MS, told=TimeResolution.MILLISECOND), "1774785600250"),
+        (TimeFormat(form=TimeNotation.EPOCH_MS, resolution=TimeResolution.MILLISECOND), "1774785600250"),
     ],
 )
-def test_moments_are_written_and_read_in_each_form(moments: TimeFormat, text: str) -> None:
+def test_moments_are_written_and_read_in_each_form(time_format: TimeFormat, text: str) -> None:
     """What was written reads as the same moment, cut to the resolution."""
     moment = NOON + timedelta(milliseconds=250)
-    assert moments.format_time(moment) == text
-    assert moments.build_time_parser()(text, moment) == truncate(moment, moments.resolution)
+    assert time_format.format_time(moment) == text
+    assert time_format.build_time_parser()(text, moment) == truncate(moment, time_format.smallest_step)
 
 
 @pytest.mark.parametrize("text", ["2026-03-29T12:00:00", "yesterday", ""])
@@ -129,7 +129,7 @@ BERLIN = TimeFormat(form=TimeNotation.SPACED, zone="Europe/Berlin")
 BACK = datetime(2026, 10, 25, 1, tzinfo=UTC)
 """When clocks are put back there from three to two: the hour before and the one after are told alike."""
 HOUR = timedelta(hours=1)
-LOCAL = PLAIN.model_copy(update={"query": PLAIN.query.model_copy(update={"moments": BERLIN})})
+LOCAL = PLAIN.model_copy(update={"query": PLAIN.query.model_copy(update={"time_format": BERLIN})})
 
 
 @pytest.mark.parametrize("minutes", range(-130, 131, 10))
@@ -204,11 +204,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"rate": {"per_second": 1e-300}}, "more than a year"),
     ({"query": {**PLAIN.query.model_dump(), "window_max_seconds": 1e300}}, "window_max_seconds"),
     ({"query": {**PLAIN.query.model_dump(), "newest_seconds": math.inf}}, "newest_seconds"),
-    ({"rows": {**PLAIN.rows.model_dump(), "moments": {"form": "naive", "zone_minutes": 1_440}}}, "zone_minutes"),
-    ({"rows": {**PLAIN.rows.model_dump(), "moments": {"form": "naive", "zone": "Europe/Nowhere"}}}, "no zone"),
-    ({"rows": {**PLAIN.rows.model_dump(), "moments": {"form": "naive", "zone": "../../etc/passwd"}}}, "zone"),
-    ({"rows": {**PLAIN.rows.model_dump(), "moments": {"form": "epoch", "zone": "Europe/Berlin"}}}, "send one"),
-    ({"rows": {**PLAIN.rows.model_dump(), "moments": {"form": "epoch", "told": "millisecond"}}}, "not finer"),
+    ({"rows": {**PLAIN.rows.model_dump(), "time_format": {"form": "naive", "zone_minutes": 1_440}}}, "zone_minutes"),
+    ({"rows": {**PLAIN.rows.model_dump(), "time_format": {"form": "naive", "zone": "Europe/Nowhere"}}}, "no zone"),
+    ({"rows": {**PLAIN.rows.model_dump(), "time_format": {"form": "naive", "zone": "../../etc/passwd"}}}, "zone"),
+    ({"rows": {**PLAIN.rows.model_dump(), "time_format": {"form": "epoch", "zone": "Europe/Berlin"}}}, "send one"),
+    ({"rows": {**PLAIN.rows.model_dump(), "time_format": {"form": "epoch", "resolution": "millisecond"}}}, "not finer"),
     ({"access": {"signing": "header"}}, "needs the name of the header"),
     ({"access": {"signing": "header", "header": "X-Key\r\nX-Other"}}, "header"),
     ({"access": {"signing": "sorted_md5", "key_parameter": "key"}}, "needs the names"),

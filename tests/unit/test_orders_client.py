@@ -42,7 +42,7 @@ PLATFORM = {
     "base_url": "https://shop.example.com",
     "claimed_to": "2026-11-20T10:00:00Z",
     "complete_to": "2026-11-20T09:00:00Z",
-    "open": 6,
+    "slices_open": 6,
     "added_later": 1,
 }
 
@@ -92,10 +92,17 @@ async def test_a_platform_is_set_up_and_configured(peer: ApiPeer, orders: Orders
 
 async def test_a_platform_is_watched_until_it_is_complete(peer: ApiPeer, orders: Orders) -> None:
     """A state whose watermarks and slices are repeated is yielded once."""
-    for change in ({}, {"lag_seconds": 5}, {"open": 1}, {"open": 0, "complete_to": "2026-11-20T10:00:00Z"}):
+    for change in (
+        {},
+        {"lag_seconds": 5},
+        {"slices_open": 1},
+        {"slices_open": 0, "complete_to": "2026-11-20T10:00:00Z"},
+    ):
         peer.says(200, PLATFORM | change)
 
-    states = [(platform.open, platform.complete_to == TEN) async for platform in orders.watch("shop-1", until=TEN)]
+    states = [
+        (platform.slices_open, platform.complete_to == TEN) async for platform in orders.watch("shop-1", until=TEN)
+    ]
 
     assert states == [(6, False), (1, False), (0, True)]
 
@@ -129,20 +136,20 @@ async def test_slices_are_listed_by_what_has_failed(peer: ApiPeer, orders: Order
 
 async def test_slices_are_chosen_by_id_or_by_cause(peer: ApiPeer, orders: Orders) -> None:
     """Each action has its address; what is left unchanged says why."""
-    left: dict[str, Any] = {"slice": "s2", "code": "slice_not_failed", "detail": "It is done."}
+    unchanged: dict[str, Any] = {"slice": "s2", "code": "slice_not_failed", "detail": "It is done."}
     for _ in range(3):
-        peer.says(200, {"done": ["s1"], "left": [left], "next_start": None})
+        peer.says(200, {"done": ["s1"], "unchanged": [unchanged], "next_start": None})
 
     await orders.redo("shop-1", SliceChoice(slices=["s1", "s2"]))
     await orders.split("shop-1", SliceChoice(all=True))
-    result = await orders.skip("shop-1", SliceChoice(code="platform_refused", start=TEN), "gone there")
+    result = await orders.skip("shop-1", SliceChoice(cause="platform_refused", start=TEN), "gone there")
 
     assert [(seen.line.rpartition(":")[2], seen.body) for seen in peer.seen] == [
         ("redo", {"slices": ["s1", "s2"]}),
         ("split", {"all": True}),
-        ("skip", {"code": "platform_refused", "start": "2026-11-20T10:00:00Z", "reason": "gone there"}),
+        ("skip", {"cause": "platform_refused", "start": "2026-11-20T10:00:00Z", "reason": "gone there"}),
     ]
-    assert (result.done, result.left[0].code) == (["s1"], "slice_not_failed")
+    assert (result.done, result.unchanged[0].code) == (["s1"], "slice_not_failed")
 
 
 async def test_a_refusal_has_the_code_of_the_api(peer: ApiPeer, orders: Orders) -> None:

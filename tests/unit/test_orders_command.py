@@ -79,7 +79,7 @@ async def typed() -> AsyncIterator[Typed]:
 
 async def test_the_status_reads_what_has_failed_and_not_the_whole_ledger(typed: Typed) -> None:
     """A platform of years has hundreds of thousands of slices."""
-    typed.peer.says(200, PLATFORM | {"failed": 1, "sweeps_failed": 1})
+    typed.peer.says(200, PLATFORM | {"slices_failed": 1, "sweeps_failed": 1})
     typed.peer.says(200, {"items": [SLICE], "next_cursor": None})
     typed.peer.says(200, {"items": [SLICE | {"state": "done"}], "next_cursor": None})
 
@@ -105,8 +105,8 @@ async def test_the_status_of_a_platform_without_a_fault_is_one_request(typed: Ty
 
 async def test_a_fetch_reads_one_of_the_failed_slices(typed: Typed) -> None:
     """Not all pages of them."""
-    typed.peer.says(200, {"platform": "shop-1", "paused": False})
-    typed.peer.says(200, PLATFORM | {"failed": 300})
+    typed.peer.says(200, {"platform": "shop-1", "is_paused": False})
+    typed.peer.says(200, PLATFORM | {"slices_failed": 300})
     typed.peer.says(200, {"items": [SLICE], "next_cursor": "more"})
     with pytest.raises(WorkFailed, match=r"300 slices of shop-1 failed, the first 2026.*The shop is away"):
         await typed.run(orders_command.fetch, "shop-1")
@@ -114,8 +114,8 @@ async def test_a_fetch_reads_one_of_the_failed_slices(typed: Typed) -> None:
 
 async def test_a_fetch_whose_failed_slices_are_redone_meanwhile_says_how_far_it_is(typed: Typed) -> None:
     """The failed set is empty when it is read."""
-    typed.peer.says(200, {"platform": "shop-1", "paused": False})
-    typed.peer.says(200, PLATFORM | {"failed": 1})
+    typed.peer.says(200, {"platform": "shop-1", "is_paused": False})
+    typed.peer.says(200, PLATFORM | {"slices_failed": 1})
     typed.peer.says(200, NONE)
     assert (await typed.run(orders_command.fetch, "shop-1")).lines[0].startswith("shop-1: nothing yet")
 
@@ -140,7 +140,7 @@ async def test_a_platform_that_has_begun_keeps_its_beginning(
     typed.peer.says(200, PLATFORM | {"starts_at": starts_at})
     typed.peer.says(200, PLATFORM)
     typed.peer.says(200, CONFIG)
-    typed.peer.says(200, {"platform": "shop-1", "paused": False})
+    typed.peer.says(200, {"platform": "shop-1", "is_paused": False})
 
     output = await typed.run(orders_command.set_up, *SETUP, since=since, **PROJECT)
 
@@ -161,8 +161,12 @@ async def test_a_record_that_is_no_object_is_refused(typed: Typed, text: str, tm
 
 async def test_a_fetch_says_that_no_worker_serves_the_platform(typed: Typed) -> None:
     """And what starts one, rather than waiting without a word."""
-    typed.peer.says(200, {"platform": "shop-1", "paused": False})
-    for change in ({"open": 3}, {"open": 3, "unserved_since": "2026-11-20T10:00:00Z"}, {"open": 0, "failed": 1}):
+    typed.peer.says(200, {"platform": "shop-1", "is_paused": False})
+    for change in (
+        {"slices_open": 3},
+        {"slices_open": 3, "unserved_since": "2026-11-20T10:00:00Z"},
+        {"slices_open": 0, "slices_failed": 1},
+    ):
         typed.peer.says(200, PLATFORM | change)
     typed.peer.says(200, NONE)
 
@@ -180,7 +184,7 @@ async def test_all_parts_of_the_failed_set_are_requested_before_one_is_waited_fo
     later = SLICE | {"slice": "20261120T101000Z:20261120T102000Z"}
     for part, next_start in ((SLICE, "2026-11-20T10:10:00Z"), (later, None)):
         typed.peer.says(200, {"items": [part], "next_cursor": None})
-        typed.peer.says(200, {"done": [part["slice"]], "left": [], "next_start": next_start})
+        typed.peer.says(200, {"done": [part["slice"]], "unchanged": [], "next_start": next_start})
     typed.peer.says(200, {"items": [SLICE | {"finished_at": "2026-11-20T10:30:00Z"}, later], "next_cursor": None})
 
     with pytest.raises(WorkFailed, match="failed again: The shop is away"):

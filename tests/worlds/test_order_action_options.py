@@ -208,7 +208,7 @@ async def test_every_field_of_what_is_begun_makes_a_difference(shop: Shop) -> No
             begun = (await shop.orders.ask("POST", f"{base}/backfill", json=body)).body
             await shop.orders.engine.get_workflow_handle(begun["workflow_id"]).result()
             record = (await shop.orders.ask("GET", f"{base}/backfills/{begun['backfill_id']}")).body
-            pair.append([record[each] for each in ("asked_by", "window", "read")])
+            pair.append([record[each] for each in ("requested_by", "window", "read")])
         unheeded += [name] if pair[0] == pair[1] else []
     shop.orders.platforms.by_number[number].market.clock.advance(86_400)
     await shop.fetch(number)
@@ -217,7 +217,7 @@ async def test_every_field_of_what_is_begun_makes_a_difference(shop: Shop) -> No
         begun = (await shop.orders.ask("POST", f"{base}/reports", json={"day": day})).body
         await shop.orders.engine.get_workflow_handle(begun["workflow_id"]).result()
         report = (await shop.orders.ask("GET", f"{base}/reports/{day}")).body
-        told.append((report["day"], report["told"], report["window"]["start"]))
+        told.append((report["day"], report["listed"], report["window"]["start"]))
     assert unheeded == []
     assert told[0] != told[1]
 

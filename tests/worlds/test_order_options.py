@@ -51,8 +51,8 @@ from tests.worlds.orders.shop import Shop
 
 CASES: list[tuple[type[Any], Mapping[str, Case]]] = [
     (PlatformOptions, CONFIG),
-    # What `paused` does is shown by tests/integration/test_order_standstill.py: others may claim at once.
-    (requests.PlatformSetupRequest, SETUP | {"paused": Case(True, False)}),
+    # What `is_paused` does is shown by tests/integration/test_order_standstill.py: others may claim at once.
+    (requests.PlatformSetupRequest, SETUP | {"is_paused": Case(True, False)}),
     (requests.SliceActionRequest, {name: SIGNED[name] for name in ("who", "reason")}),
     (requests.SkipSliceRequest, {"reason": REASON, "who": SIGNED["who"]}),
     (requests.TryPlatformRequest, TRIED),
@@ -65,7 +65,7 @@ CASES: list[tuple[type[Any], Mapping[str, Case]]] = [
     (requests.SlicesQuery, SLICES),
     (requests.PlatformsQuery, PAGES | {"project_id": Case("own", "other")}),
     (requests.OrdersQuery, ORDERS),
-    (requests.SnapshotQuery, FILTERS),
+    (requests.ExportMarkRequest, FILTERS),
     (requests.DownloadSourcePageQuery, SOURCE),
     (requests.TimelineQuery, TIMELINE),
     (requests.ReportRequest, {"day": Case("2026-01-01", "2026-01-02")}),
@@ -216,6 +216,9 @@ async def test_every_field_of_a_question_makes_a_difference(shop: Shop) -> None:
     async def as_project(method: str, path: str, **options: Any) -> Any:
         return await orders.api_client.ask(method, path, key=orders.key, **options)
 
+    async def create_mark(_: str, path: str, *, params: dict[str, Any]) -> Any:
+        return await orders.api_client.ask("POST", path, key=orders.key, json=params)
+
     def fit(path: str, name: str, value: Any) -> Any:
         special = {"an id": ids[0], "another id": ids[1], "before a change": marks[0], "after it": marks[1]}
         if name == "project_id" and value == "other":
@@ -230,7 +233,7 @@ async def test_every_field_of_a_question_makes_a_difference(shop: Shop) -> None:
         (admin, f"{base}/deliveries", PAGES, {}),
         (admin, f"{base}/timeline", TIMELINE, {}),
         (as_project, "/v1/orders", ORDERS, {}),
-        (as_project, "/v1/orders/mark", FILTERS, {}),
+        (create_mark, "/v1/orders/marks", FILTERS, {}),
         (as_project, "/v1/orders/source", SOURCE, source_rest),
     ]
     unheeded = []
@@ -245,7 +248,7 @@ async def test_every_field_of_a_question_makes_a_difference(shop: Shop) -> None:
                 if name == "platform" and "mark" in params:
                     params["mark"] = latest[params["platform"]]
                 reply = await ask("GET", path, params=params)
-                assert reply.status == 200, (path, name, value, reply.body)
+                assert reply.status in (200, 201), (path, name, value, reply.body)
                 pair.append({key: each for key, each in reply.body.items() if key not in ("mark", "source_url")})
             unheeded += [f"{path} {name}"] if pair[0] == pair[1] else []
     assert unheeded == []
@@ -289,7 +292,7 @@ async def _take_marks(shop: Shop, number: str) -> list[str]:
 
 async def _take_mark(shop: Shop, number: str) -> str:
     orders = shop.orders
-    reply = await orders.api_client.ask("GET", "/v1/orders/mark", key=orders.key, params={"platform": number})
-    assert reply.status == 200, reply.body
+    reply = await orders.api_client.ask("POST", "/v1/orders/marks", key=orders.key, json={"platform": number})
+    assert reply.status == 201, reply.body
     mark: str = reply.body["mark"]
     return mark

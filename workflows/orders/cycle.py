@@ -218,8 +218,8 @@ class OrderCycleWorkflow:
             project_id=project_id,
             backfill_id=workflow.uuid4().hex,
             window=job.window,
-            asked_by=slices.ASKED_BY_SCHEDULE,
-            asked_at=workflow.now(),
+            requested_by=slices.REQUESTED_BY_SCHEDULE,
+            requested_at=workflow.now(),
         )
         with suppress(WorkflowAlreadyStartedError):
             await workflow.start_child_workflow(

@@ -43,7 +43,7 @@ PLAIN = Capability(
         size_max=SIZE_MAX,
     ),
     total=TotalCall(value="$.total", parameters={"page": "1", "page_size": "1"}),
-    clock=ClockCall(path=CLOCK, value="$.now_ms", moments=TimeFormat(form=TimeNotation.EPOCH_MS)),
+    clock=ClockCall(path=CLOCK, value="$.now_ms", time_format=TimeFormat(form=TimeNotation.EPOCH_MS)),
     rate=RateLimit(per_second=1_000, burst=10_000),
     rows=OrderRowFields(list="$.orders", id="$.id", modified="$.updated_at", version="$.version"),
     access=PlatformAccess(signing=AuthenticationMethod.HEADER, header="Authorization", prefix="Bearer "),
@@ -55,7 +55,7 @@ ITEMS = DetailCall(path="/orders/{id}/items", row="$.items", into="items", next=
 """Calls for one order that may be declared."""
 
 PLAIN_MILLISECONDS = PLAIN.model_copy(
-    update={"rows": PLAIN.rows.model_copy(update={"moments": TimeFormat(told=TimeResolution.MILLISECOND)})}
+    update={"rows": PLAIN.rows.model_copy(update={"time_format": TimeFormat(resolution=TimeResolution.MILLISECOND)})}
 )
 """The same where orders have finer times than can be asked for."""
 

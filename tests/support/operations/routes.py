@@ -11,6 +11,7 @@ ROUTES_ON_NO_OBJECT: Final[Mapping[str, str]] = {
     "POST /v1/addresses/comparisons": "a comparison, which changes nothing",
     "POST /v1/addresses/logical-deletes:check": "it asks the modules, and changes nothing",
     "POST /v1/downloads/{task_id}/link": "a link to a file",
+    "POST /v1/orders/marks": "a mark of orders to export, which changes nothing",
     "POST /v1/platforms/{platform}/reports": "a comparison, which changes nothing",
     "POST /v1/platforms/{platform}/trigger": "it does now what the schedule does within a minute",
     "POST /v1/platforms:try": "it reads one page, and keeps nothing",

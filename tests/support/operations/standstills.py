@@ -105,7 +105,7 @@ STANDSTILLS: Final = (
         "haulage_platform_slices_failed",
         "HaulageOrdersFail",
         PLATFORM,
-        Command("orders redo", ("--code",)),
+        Command("orders redo", ("--cause",)),
     ),
     Standstill(
         "A platform has no worker", "haulage_platform_unserved", "HaulageOrdersPlatformUnserved", PLATFORM, START_WORKER

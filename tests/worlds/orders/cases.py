@@ -90,8 +90,8 @@ CHOICE: dict[str, Case] = {
     "slices": Case(["first"], ["second"]),
     "start": Case(FIRST, MIDDLE),
     "end": Case("2026-01-01T00:00:10Z", "2026-01-02T00:00:00Z"),
-    "code": Case("platform_busy", "slice_timeout"),
-    "all": Case(True, False, {}, {"code": "slice_timeout"}),
+    "cause": Case("platform_busy", "slice_timeout"),
+    "all": Case(True, False, {}, {"cause": "slice_timeout"}),
 }
 SIGNED: dict[str, Case] = {
     "who": Case("Ada", "Grace"),
@@ -117,7 +117,7 @@ SLICES: dict[str, Case] = PAGES | {
     "reread": Case("succeeded", "failed"),
     "stale": Case(None, "true"),
     "sweep": Case(None, "failed"),
-    "code": Case("platform_busy", "slice_timeout"),
+    "cause": Case("platform_busy", "slice_timeout"),
     "start": Case(FIRST, MIDDLE),
     "end": Case(MIDDLE, "2026-01-02T00:00:00Z"),
 }
@@ -142,5 +142,5 @@ SOURCE: dict[str, Case] = FILTERS | {
 TIMELINE: dict[str, Case] = {
     "start": Case(FIRST, MIDDLE),
     "end": Case(MIDDLE, "2026-01-01T00:50:00Z"),
-    "parts": Case(2, 5),
+    "bucket_count": Case(2, 5),
 }

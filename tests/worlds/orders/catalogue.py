@@ -63,7 +63,7 @@ CATALOGUE: Catalogue = {
         "deleted or archived at the platform",
         See.NOBODY,
         reason="Nothing tells of what is gone; what is here stays, and a report counts it as only here.",
-        shown_by=("tests/integration/test_order_reports.py::test_what_is_only_here_is_told_where_it_can_be_known",),
+        shown_by=("tests/integration/test_order_reports.py::test_what_is_not_listed_is_told_where_it_can_be_known",),
     ),
     20: Row(
         "the clock is off, gone, cached or steps back",

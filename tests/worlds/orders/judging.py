@@ -220,6 +220,6 @@ def cause_of_status(status: Mapping[str, Any], *, waits: bool, is_backfilled: bo
         troubles[CLOCK] = str(status["clock_fault"])
     if status["credentials_failed_since"]:
         troubles[str(status["credentials_fault"]["code"])] = str(status["credentials_fault"]["message"])
-    if waits and (status["open"] or is_backfilled):
-        troubles["waits"] = f"{status['open']} slices wait" if status["open"] else "a backfill waits"
+    if waits and (status["slices_open"] or is_backfilled):
+        troubles["waits"] = f"{status['slices_open']} slices wait" if status["slices_open"] else "a backfill waits"
     return troubles

@@ -103,7 +103,7 @@ class Play:
             "shop": "shop",
             "base_url": self.platform.base,
             "capability": draw_record(self.world).model_dump(mode="json"),
-            "paused": True,
+            "is_paused": True,
         }
         for path, sent in (("", body), ("/config", self._config())):
             reply = await self.orders.ask("PUT", f"/v1/platforms/{self.number}{path}", json=sent)
@@ -315,7 +315,7 @@ class Play:
                 waits=self.waits and self.platform.told_to_wait > 0,
                 is_backfilled=bool(self.operator.started),
             ),
-            missed=status["missed"],
+            missed=status["orders_missed"],
             complaints=self.operator.complaints,
             late=self.late,
             fired=frozenset(self.platform.fired),

@@ -49,7 +49,7 @@ SIGNINGS = {
         key_parameter="app_key",
         token_parameter="session",
         time_parameter="at",
-        moments=TimeFormat(form=TimeNotation.EPOCH),
+        time_format=TimeFormat(form=TimeNotation.EPOCH),
         sign_parameter="sign",
     ),
 }
@@ -67,7 +67,7 @@ def row_moments(world: World) -> TimeFormat:
     if world.is_so("kept", "seconds"):
         return moments
     form = TimeNotation.EPOCH_MS if moments.form is TimeNotation.EPOCH else moments.form
-    return moments.model_copy(update={"form": form, "told": TimeResolution.MILLISECOND})
+    return moments.model_copy(update={"form": form, "resolution": TimeResolution.MILLISECOND})
 
 
 def draw_record(world: World) -> Capability:
@@ -83,7 +83,7 @@ def draw_record(world: World) -> Capability:
             end="to",
             start_inclusive=not world.is_so("ends", "none"),
             end_inclusive=world.is_so("ends", "both"),
-            moments=query_moments(world),
+            time_format=query_moments(world),
             window_max_seconds=window_max,
         ),
         paging=_paging(world),
@@ -94,7 +94,7 @@ def draw_record(world: World) -> Capability:
             list="$.orders",
             id="$.id",
             modified="$.modified",
-            moments=row_moments(world),
+            time_format=row_moments(world),
             version="$.version" if world.is_so("version", "sent") else None,
         ),
         detail=_detail(world),
@@ -142,7 +142,7 @@ def _total(world: World) -> TotalCall | None:
 def _clock(world: World) -> ClockCall:
     if world.is_so("clock", "date"):
         return ClockCall(path=_path(world, ROOT))
-    return ClockCall(path=_path(world, CLOCK), value="$.now_ms", moments=TimeFormat(form=TimeNotation.EPOCH_MS))
+    return ClockCall(path=_path(world, CLOCK), value="$.now_ms", time_format=TimeFormat(form=TimeNotation.EPOCH_MS))
 
 
 def _detail(world: World) -> DetailCall | None:

@@ -40,7 +40,7 @@ class Shop:
             "shop": "shop",
             "base_url": self.orders.platforms.url(number),
             "capability": PLAIN.model_dump(mode="json"),
-            "paused": True,
+            "is_paused": True,
             **setup,
         }
         for path, sent in (("", body), ("/config", config)):

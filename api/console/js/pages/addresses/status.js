@@ -52,21 +52,21 @@ function stable({ at, messages, ...rest }) {
 }
 
 function cycleCard(cycle, panel, changed) {
-  const runs = cycle.running.length > 0;
-  const state = runs ? badge(t("addresses.cycleRuns"), "run") : badge(t(`addresses.cycle${cycle.paused ? "Paused" : "Idle"}`), cycle.paused ? "wait" : "ok");
+  const runs = cycle.workflow_ids.length > 0;
+  const state = runs ? badge(t("addresses.cycleRuns"), "run") : badge(t(`addresses.cycle${cycle.is_paused ? "Paused" : "Idle"}`), cycle.is_paused ? "wait" : "ok");
   return [
-    h("div", { class: "card-head" }, h("h2", {}, t("addresses.cycle")), state, cycle.paused && runs ? badge(t("addresses.cycleEnds"), "wait") : null, steer(cycle, panel, changed)),
+    h("div", { class: "card-head" }, h("h2", {}, t("addresses.cycle")), state, cycle.is_paused && runs ? badge(t("addresses.cycleEnds"), "wait") : null, steer(cycle, panel, changed)),
     sentence(cycle),
     cycle.progress ? progressOf(cycle.progress) : null,
-    cycle.note ? h("p", { class: "quiet" }, t(`addresses.${cycle.paused ? "pausedBy" : "resumedBy"}`, { note: cycle.note })) : null,
-    runs ? h("p", { class: "quiet" }, workflowLink(cycle.running[0], t("addresses.inTemporal"))) : null,
+    cycle.note ? h("p", { class: "quiet" }, t(`addresses.${cycle.is_paused ? "pausedBy" : "resumedBy"}`, { note: cycle.note })) : null,
+    runs ? h("p", { class: "quiet" }, workflowLink(cycle.workflow_ids[0], t("addresses.inTemporal"))) : null,
   ];
 }
 
 function sentence(cycle) {
   if (cycle.progress) return h("p", {}, t(`addresses.phase.${cycle.progress.phase}`), " ", h("span", { class: "quiet" }, t("addresses.since"), " ", ago(cycle.progress.started_at)));
-  if (cycle.running.length) return h("p", {}, t("addresses.noWorker"));
-  if (cycle.paused) return h("p", {}, t("addresses.pausedText"));
+  if (cycle.workflow_ids.length) return h("p", {}, t("addresses.noWorker"));
+  if (cycle.is_paused) return h("p", {}, t("addresses.pausedText"));
   if (!cycle.next_runs.length) return h("p", {}, t("addresses.firstCycle"));
   return h("p", {}, t("addresses.nextCycle"), " ", ago(cycle.next_runs[0]));
 }
@@ -83,7 +83,7 @@ function progressOf({ cycles, done, failed, loaded, superseded }) {
 }
 
 function steer(cycle, panel, changed) {
-  const verb = cycle.paused ? "resume" : "pause";
+  const verb = cycle.is_paused ? "resume" : "pause";
   const click = async () => {
     const signed = await signFirst({ title: t(`addresses.${verb}Title`), text: t(`addresses.${verb}Text`), action: t(`addresses.${verb}`) });
     if (!signed) return;

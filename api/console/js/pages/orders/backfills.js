@@ -42,7 +42,7 @@ export function backfillBadge(backfill) {
 }
 
 function asked(row) {
-  return h("span", { class: "two-lines" }, when(row.asked_at), h("small", { class: "quiet" }, row.asked_by));
+  return h("span", { class: "two-lines" }, when(row.requested_at), h("small", { class: "quiet" }, row.requested_by));
 }
 
 function happened(row) {

@@ -8,11 +8,11 @@ import { api, typedAs, typedMoment, windowText } from "./names.js";
 
 /** Pause a platform that runs, resume one that is paused. Returns whether it was done. */
 export async function pauseOrResume(platform, known) {
-  const verb = known.paused ? "resume" : "pause";
-  const word = (name) => t(`orders.deed.${verb}.${name}`, { n: known.open, platform });
+  const verb = known.is_paused ? "resume" : "pause";
+  const word = (name) => t(`orders.deed.${verb}.${name}`, { n: known.slices_open, platform });
   const signed = await signFirst({ title: word("title"), text: word("text"), action: word("name"), danger: verb === "pause" });
   if (!signed) return false;
-  await post(api(platform, known.paused ? "/resume" : "/pause"), signed);
+  await post(api(platform, known.is_paused ? "/resume" : "/pause"), signed);
   say(word("done"));
   return true;
 }
@@ -46,7 +46,7 @@ function askTimes(platform, known) {
   const end = new Date(known.complete_to ?? Date.now());
   const begin = new Date(end - 3_600_000);
   const submit = async (values) => {
-    await post(api(platform, "/backfill"), { start: typedMoment(values.start), end: typedMoment(values.end), who: values.who });
+    await post(api(platform, "/backfill"), { start: typedMoment(values.start), end: typedMoment(values.end), who: values.who || null });
     dialog.close("yes");
   };
   const later = h("button", { type: "button", on: { click: () => dialog.close("") } }, t("common.cancel"));
@@ -84,9 +84,9 @@ export async function steer(deed, platform, slices, others = 0) {
   const text = h("div", {}, h("p", {}, word("text")), h("ul", { class: "quiet" }, rows, n > rows.length ? h("li", {}, "…") : null), others ? h("p", {}, t("orders.deed.others", { n: others })) : null);
   const signed = await signFirst({ title: word("title"), text, action: word("action"), danger: deed === "skip" });
   if (!signed) return false;
-  const { done, left } = await post(api(platform, `/slices:${deed}`), { slices: slices.map((slice) => slice.slice), ...signed });
-  if (!done.length) throw new Problem({ title: t("common.failed"), ...left[0] });
-  const why = left.length ? t("common.notDone", { n: left.length, why: left[0].detail }) : "";
+  const { done, unchanged } = await post(api(platform, `/slices:${deed}`), { slices: slices.map((slice) => slice.slice), ...signed });
+  if (!done.length) throw new Problem({ title: t("common.failed"), ...unchanged[0] });
+  const why = unchanged.length ? t("common.notDone", { n: unchanged.length, why: unchanged[0].detail }) : "";
   say([t(`orders.deed.${deed}.done`, { n: done.length }), why].join(" ").trim());
   return true;
 }

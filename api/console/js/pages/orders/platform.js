@@ -18,7 +18,7 @@ import { sliceList } from "./slices.js";
 import { timeline } from "./timeline.js";
 
 const EVERY_MS = 5000;
-const HOLES_SHOWN = 8;
+const GAPS_SHOWN = 8;
 
 /** @param {Place} place */
 export async function platformPage(place) {
@@ -27,20 +27,20 @@ export async function platformPage(place) {
   let config = await get(api(platform, "/config"));
   const [trouble, refusal] = [h("div"), h("div")];
   const card = h("section", { class: "card platform-card" });
-  const holes = h("section", { class: "holes" });
+  const gaps = h("section", { class: "gaps" });
   const line = timeline(place, platform, (window) => showSlices(window));
 
   function show() {
     place.actions(
-      button("trigger", () => trigger(platform), known.paused),
+      button("trigger", () => trigger(platform), known.is_paused),
       button("backfill", () => backfill(platform, known)),
-      button(known.paused ? "resume" : "pause", () => pauseOrResume(platform, known), false, !known.paused),
-      known.paused ? button("remove", () => removeAndLeave(), false, true) : null,
+      button(known.is_paused ? "resume" : "pause", () => pauseOrResume(platform, known), false, !known.is_paused),
+      known.is_paused ? button("remove", () => removeAndLeave(), false, true) : null,
       h("a", { href: `${href.platform(platform)}/setup`, class: "as-button" }, t("orders.change")),
     );
     clear(card, standing(known), figures(known), rates(known, config));
-    clear(holes, holeList(known, (window) => line.zoom(window)));
-    line.holes(known.holes);
+    clear(gaps, gapList(known, (window) => line.zoom(window)));
+    line.gaps(known.gaps);
   }
 
   function button(word, deed, disabled = false, danger = false) {
@@ -81,7 +81,7 @@ export async function platformPage(place) {
   poll(place, read, EVERY_MS);
   const views = tabs(
     [
-      { id: "holes", label: t("orders.holes"), content: holes },
+      { id: "gaps", label: t("orders.gaps"), content: gaps },
       { id: "slices", label: t("orders.slices"), content: () => sliceList(place, platform, read) },
       { id: "config", label: t("orders.config"), content: () => configEditor(platform, read) },
       { id: "backfills", label: t("orders.backfill.title"), content: () => backfills(place, platform) },
@@ -97,14 +97,14 @@ function standing(known) {
     known.unserved_since && badge(t("orders.unserved"), "bad"),
     known.clock_fault && badge(t("orders.clockUnread"), "bad"),
     known.credentials_fault && badge(t("orders.refused"), "bad"),
-    known.stale ? link(href.platform(known.platform, "tab=slices&stale=true"), badge(t("orders.staleN", { n: known.stale }), "bad")) : null,
+    known.slices_stale ? link(href.platform(known.platform, "tab=slices&stale=true"), badge(t("orders.staleN", { n: known.slices_stale }), "bad")) : null,
     known.sweeps_failed ? link(href.platform(known.platform, "tab=slices&sweep=failed"), badge(t("orders.sweepsFailedN", { n: known.sweeps_failed }), "bad")) : null,
-    known.paused ? badge(t(known.configured || known.starts_at ? "orders.paused" : "orders.pausedNotConfigured"), "wait") : badge(t("orders.running"), "ok"),
-    known.failed ? badge(t("orders.failedN", { n: known.failed }), "bad") : null,
-    known.open ? badge(t("orders.openN", { n: known.open }), "run") : null,
+    known.is_paused ? badge(t(known.configured || known.starts_at ? "orders.is_paused" : "orders.pausedNotConfigured"), "wait") : badge(t("orders.running"), "ok"),
+    known.slices_failed ? badge(t("orders.failedN", { n: known.slices_failed }), "bad") : null,
+    known.slices_open ? badge(t("orders.openN", { n: known.slices_open }), "run") : null,
     backfillBadge(known.backfill),
   ];
-  const note = known.paused && known.note ? h("span", { class: "quiet" }, "“", known.note, "”") : null;
+  const note = known.is_paused && known.note ? h("span", { class: "quiet" }, "“", known.note, "”") : null;
   return h("p", { class: "badges" }, badges.filter(Boolean), note);
 }
 
@@ -117,7 +117,7 @@ function figures(known) {
     [t("orders.startsAt"), moment(known.starts_at)],
     [t("orders.clock"), skew === null ? null : t(skew < 0 ? "orders.behind" : "orders.ahead", { time: duration(Math.abs(skew)) })],
     [t("orders.settleLag"), settle(known)],
-    [t("orders.missed"), number(known.missed)],
+    [t("orders.missed"), number(known.orders_missed)],
     [t("orders.nextRun"), known.next_runs.length ? moment(known.next_runs[0]) : t("orders.none")],
     [t("common.project"), projectName(known.project_id)],
     [t("orders.account"), `${known.kind} · ${known.shop}`],
@@ -134,19 +134,19 @@ function settle(known) {
   return known.proposed_settle_lag ? `${now} · ${t("orders.proposed", { time: duration(known.proposed_settle_lag) })}` : now;
 }
 
-function holeList(known, zoom) {
+function gapList(known, zoom) {
   if (!known.starts_at) return h("p", { class: "quiet" }, t("orders.notBegunText"));
-  if (!known.holes.length) return h("p", { class: "quiet" }, t("orders.noHoles"));
-  const rows = known.holes.slice(0, HOLES_SHOWN).map((hole) =>
+  if (!known.gaps.length) return h("p", { class: "quiet" }, t("orders.noGaps"));
+  const rows = known.gaps.slice(0, GAPS_SHOWN).map((gap) =>
     h(
       "li",
       {},
-      h("span", {}, windowText(hole)),
-      h("span", { class: "quiet" }, duration((new Date(hole.end) - new Date(hole.start)) / 1000)),
-      h("button", { type: "button", on: { click: () => zoom(hole) } }, t("orders.zoomIn")),
+      h("span", {}, windowText(gap)),
+      h("span", { class: "quiet" }, duration((new Date(gap.end) - new Date(gap.start)) / 1000)),
+      h("button", { type: "button", on: { click: () => zoom(gap) } }, t("orders.zoomIn")),
     ),
   );
-  const more = known.holes.length - rows.length;
-  return [h("p", { class: "quiet" }, t("orders.holesText")), h("ul", {}, rows), more > 0 ? h("p", { class: "quiet" }, t("orders.moreHoles", { n: more })) : null];
+  const more = known.gaps.length - rows.length;
+  return [h("p", { class: "quiet" }, t("orders.gapsText")), h("ul", {}, rows), more > 0 ? h("p", { class: "quiet" }, t("orders.moreGaps", { n: more })) : null];
 }
 

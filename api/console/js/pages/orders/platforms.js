@@ -33,7 +33,7 @@ function list(place) {
       { title: t("orders.health"), cell: health },
       { title: t("orders.completeTo"), cell: (row) => (row.complete_to ? ago(row.complete_to) : t("orders.notBegun")) },
       { title: t("orders.claimedTo"), cell: (row) => ago(row.claimed_to) },
-      { title: t("orders.openSlices"), cell: (row) => number(row.open), numeric: true },
+      { title: t("orders.openSlices"), cell: (row) => number(row.slices_open), numeric: true },
       { title: t("orders.failedSlices"), cell: failed, numeric: true },
     ],
     load: async (_, cursor) => {
@@ -55,15 +55,15 @@ function health(row) {
   if (row.unserved_since) return badge(t("orders.unserved"), "bad");
   if (row.credentials_failed_since) return badge(t("orders.refused"), "bad");
   if (row.clock_failed_since) return badge(t("orders.clockUnread"), "bad");
-  if (row.stale) return badge(t("orders.staleN", { n: row.stale }), "bad");
+  if (row.slices_stale) return badge(t("orders.staleN", { n: row.slices_stale }), "bad");
   if (row.sweeps_failed) return badge(t("orders.sweepsFailedN", { n: row.sweeps_failed }), "bad");
-  if (row.failed) return badge(t("orders.hasFailed"), "bad");
-  if (row.paused) return badge(t(row.configured || row.starts_at ? "orders.paused" : "orders.pausedNotConfigured"), "wait");
+  if (row.slices_failed) return badge(t("orders.hasFailed"), "bad");
+  if (row.is_paused) return badge(t(row.configured || row.starts_at ? "orders.is_paused" : "orders.pausedNotConfigured"), "wait");
   if (!row.starts_at) return badge(t("orders.notBegun"), "wait");
-  return row.open ? badge(t("orders.reading"), "run") : badge(t("orders.upToDate"), "ok");
+  return row.slices_open ? badge(t("orders.reading"), "run") : badge(t("orders.upToDate"), "ok");
 }
 
 function failed(row) {
-  if (!row.failed) return number(0);
-  return link(href.platform(row.platform, "tab=slices&state=failed"), number(row.failed));
+  if (!row.slices_failed) return number(0);
+  return link(href.platform(row.platform, "tab=slices&state=failed"), number(row.slices_failed));
 }

@@ -57,8 +57,15 @@ export async function reports(place, platform, zoneMinutes) {
 
 /** The last comparison of a day, if there is one. Asked by the list, because to have none is no failure. */
 async function made(platform, day) {
-  const { days } = await get(api(platform, "/reports"));
-  return days.includes(day) ? get(api(platform, `/reports/${day}`)) : null;
+  const path = api(platform, "/reports");
+  let cursor = null;
+  do {
+    const page = await get(path, { cursor, limit: 200 });
+    if (page.items.some((each) => each.day === day)) return get(`${path}/${day}`);
+    // They come newest first: further pages have older days only.
+    cursor = page.items.at(-1)?.day > day ? page.next_cursor : null;
+  } while (cursor);
+  return null;
 }
 
 /** The days that were compared, the newest first. */
@@ -70,18 +77,17 @@ function days(place, platform) {
     columns: [
       { title: t("orders.report.day"), cell: (report) => report.day },
       { title: t("orders.report.comparedTo"), cell: (report) => when(report.window.end) },
-      { title: t("orders.report.told"), cell: (report) => number(report.told), numeric: true },
+      { title: t("orders.report.listed"), cell: (report) => number(report.listed), numeric: true },
       { title: t("orders.report.stored"), cell: (report) => number(report.stored), numeric: true },
       { title: t("orders.report.missing"), cell: (report) => (report.missing ? badge(number(report.missing), "bad") : badge("0", "ok")), numeric: true },
-      { title: t("orders.report.onlyHere"), cell: (report) => (report.only_here === null ? "–" : number(report.only_here)), numeric: true },
+      { title: t("orders.report.notListed"), cell: (report) => (report.not_listed === null ? "–" : number(report.not_listed)), numeric: true },
       { title: t("orders.report.madeAt"), cell: (report) => when(report.made_at) },
       { title: t("orders.report.book"), cell: (report) => h("a", { href: report.url, class: "outside", target: "_blank", rel: "noreferrer" }, t("orders.report.fetch")) },
     ],
     load: async (_, cursor) => {
-      const all = (await get(path)).days.filter((day) => !cursor || day < cursor);
-      const shown = all.slice(0, SHOWN);
-      const items = await Promise.all(shown.map((day) => get(`${path}/${day}`)));
-      return { items, next: all.length > SHOWN ? shown.at(-1) : null };
+      const page = await get(path, { cursor, limit: SHOWN });
+      const items = await Promise.all(page.items.map((each) => get(`${path}/${each.day}`)));
+      return { items, next: page.next_cursor };
     },
     key: (report) => report.day,
     empty: { text: t("orders.report.none"), ...twins(path) },

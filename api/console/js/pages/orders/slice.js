@@ -21,7 +21,7 @@ export async function slicePage(place) {
   const draw = drawIfChanged((slice) => {
     place.actions(...deedsOf(slice).map((deed) => button(deed, slice)));
     place.setTitle(`${platform} · ${windowText(slice.window)}`);
-    clear(card, h("p", { class: "badges" }, sliceBadge(slice.state), rereadBadge(slice.reread), slice.stale_told_at ? badge(t("orders.stale"), "bad") : null, h("span", {}, t(`orders.says.${slice.state}`))), fault(slice), reading(slice.reading), ledger(slice));
+    clear(card, h("p", { class: "badges" }, sliceBadge(slice.state), rereadBadge(slice.reread), slice.stale_reported_at ? badge(t("orders.stale"), "bad") : null, h("span", {}, t(`orders.says.${slice.state}`))), fault(slice), reading(slice.reading), ledger(slice));
   });
   const read = latestOnly(() => get(path), draw);
   const again = () => read().then(() => clear(trouble), (problem) => clear(trouble, problemBox(problem)));
@@ -68,7 +68,7 @@ function ledger(slice) {
     [t("orders.claimedAt"), moment(slice.claimed_at)],
     [t("orders.finishedAt"), slice.finished_at && moment(slice.finished_at)],
     [t("orders.sweptAt"), slice.swept_at && moment(slice.swept_at)],
-    slice.stale_told_at && [t("orders.staleToldAt"), moment(slice.stale_told_at)],
+    slice.stale_reported_at && [t("orders.staleReportedAt"), moment(slice.stale_reported_at)],
     slice.reread && [t("orders.rereadAt"), moment(slice.reread.since ?? slice.reread.ended_at)],
     [t("orders.settingsVersion"), slice.settings_version === null ? null : String(slice.settings_version)],
     [t("orders.rawKey"), slice.raw_key && copyable(slice.raw_key)],

@@ -26,7 +26,7 @@ export function sliceList(place, platform, done) {
       { name: "reread", label: t("orders.rereadTitle"), kind: "select", options: ["running", "succeeded", "failed"].map((value) => ({ value, label: t(`orders.reread.${value}`) })) },
       { name: "stale", label: t("orders.duration"), kind: "select", options: [{ value: "true", label: t("orders.stale") }] },
       { name: "sweep", label: t("orders.swept"), kind: "select", options: [{ value: "failed", label: t("orders.sweepFailed") }] },
-      { name: "code", label: t("orders.cause"), kind: "text" },
+      { name: "cause", label: t("orders.cause"), kind: "text" },
       { name: "start", label: t("orders.endsAfter"), kind: "moment" },
       { name: "end", label: t("orders.beginsBefore"), kind: "moment" },
     ],
@@ -57,7 +57,7 @@ function toQuery({ start, end, ...rest }) {
 }
 
 function state(slice) {
-  return h("span", { class: "two-lines" }, h("span", {}, sliceBadge(slice.state), " ", slice.reread?.state === "succeeded" ? null : rereadBadge(slice.reread), slice.stale_told_at ? badge(t("orders.stale"), "bad") : null), slice.track === "history" ? h("small", { class: "quiet" }, t("orders.history")) : null);
+  return h("span", { class: "two-lines" }, h("span", {}, sliceBadge(slice.state), " ", slice.reread?.state === "succeeded" ? null : rereadBadge(slice.reread), slice.stale_reported_at ? badge(t("orders.stale"), "bad") : null), slice.track === "history" ? h("small", { class: "quiet" }, t("orders.history")) : null);
 }
 
 function showOrders(slice) {

@@ -9,7 +9,7 @@ import { api, windowText } from "./names.js";
 import { LANES, WIDTH, drawAxis, drawBand, drawMark } from "./drawing.js";
 import { spanOf, zoomed } from "./span.js";
 
-const PARTS = 240;
+const BUCKETS = 240;
 const HEIGHT = 162;
 const SPANS = [
   ["all", null],
@@ -30,16 +30,16 @@ const TONES = { failed: "bad", open: "run", skipped: "off", done: "ok" };
  * @param {string} platform
  * @param {function({start: string, end: string}): void} choose - what a press on a part shows
  * @returns {{element: Element, read: function(): Promise, zoom: function(Object): void, range: function(): Object,
- *   holes: function(Array): void}} `holes` are drawn from the next reading on
+ *   gaps: function(Array): void}} `gaps` are drawn from the next reading on
  */
 export function timeline(place, platform, choose) {
   const picture = h("div", { class: "line-picture" });
   const says = h("p", { class: "quiet line-says", role: "status" });
   const spans = h("div", { class: "spans", role: "group", "aria-label": t("orders.line.span") });
   let line = null;
-  let holes = [];
+  let gaps = [];
   const read = latestOnly(
-    () => get(api(platform, "/timeline"), { ...spanOf(place.query, line?.platform_now), parts: PARTS }),
+    () => get(api(platform, "/timeline"), { ...spanOf(place.query, line?.platform_now), bucket_count: BUCKETS }),
     (found) => {
       line = found;
       show();
@@ -50,12 +50,12 @@ export function timeline(place, platform, choose) {
   function show() {
     const first = !picture.firstChild;
     const focused = picture.contains(document.activeElement) ? document.activeElement.dataset.start : null;
-    clear(picture, drawing(line, holes, choose));
+    clear(picture, drawing(line, gaps, choose));
     // The focus stays on its part, though the part may be a longer or a shorter one now.
     if (focused) nearest(picture, new Date(focused))?.focus({ preventScroll: true });
     // On a narrow screen the present comes first.
     if (first) picture.scrollLeft = picture.scrollWidth;
-    const text = summary(line, holes);
+    const text = summary(line, gaps);
     if (says.textContent !== text) says.textContent = text;
     showSpans();
   }
@@ -87,7 +87,7 @@ export function timeline(place, platform, choose) {
 
   read();
   const element = h("section", { class: "card line-card" }, h("header", { class: "line-head" }, h("h2", {}, t("orders.line.title")), spans), picture, legend(), says);
-  return { element, read, zoom, range, holes: (found) => (holes = found) };
+  return { element, read, zoom, range, gaps: (found) => (gaps = found) };
 }
 
 /** The part that can have the focus and begins nearest to a time. */
@@ -98,16 +98,16 @@ function nearest(picture, time) {
 
 /** The window of a part. */
 function windowOf(line, part) {
-  const from = new Date(line.start).getTime() + part.number * line.part_seconds * 1000;
-  return { start: new Date(from).toISOString(), end: new Date(from + line.part_seconds * 1000).toISOString() };
+  const from = new Date(line.start).getTime() + part.number * line.bucket_seconds * 1000;
+  return { start: new Date(from).toISOString(), end: new Date(from + line.bucket_seconds * 1000).toISOString() };
 }
 
-function drawing(line, holes, choose) {
+function drawing(line, gaps, choose) {
   const scale = { from: new Date(line.start).getTime(), to: new Date(line.end).getTime() };
   const band = (lane, from, to, kind, title) => drawBand(scale, lane, from, to, kind, title);
   return svg(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "time-line", role: "group", "aria-label": summary(line, holes) },
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "time-line", role: "group", "aria-label": summary(line, gaps) },
     Object.entries(LANES).map(([name, lane]) => svg("text", { x: 0, y: lane.y + lane.height / 2 + 3.5, class: "lane-name" }, t(`orders.line.lanes.${name}`))),
     Object.keys(LANES).map((name) => band(name, line.start, line.end, "ground")),
     line.starts_at && [
@@ -116,7 +116,7 @@ function drawing(line, holes, choose) {
       band("complete", line.starts_at, line.complete_to, "complete", t("orders.line.complete")),
       band("complete", line.complete_to, line.claimed_to, "behind", t("orders.line.behind")),
     ],
-    holes.map((hole) => band("complete", hole.start, hole.end, "hole", `${t("orders.line.hole")}: ${windowText(hole)}`)),
+    gaps.map((gap) => band("complete", gap.start, gap.end, "gap", `${t("orders.line.gap")}: ${windowText(gap)}`)),
     runsOf(line).flatMap((run) => drawRun(line, scale, run, choose)),
     drawAxis(scale, HEIGHT),
     drawMark(scale, line.complete_to, "mark", t("orders.completeTo"), HEIGHT),
@@ -128,7 +128,7 @@ function drawing(line, holes, choose) {
 /** Parts side by side that look the same, as one. */
 function runsOf(line) {
   const runs = [];
-  for (const part of line.parts) {
+  for (const part of line.buckets) {
     const looks = [WORST_FIRST.find((each) => part[each] > 0), sweepOf(part)].join(" ");
     const last = runs.at(-1);
     if (last?.looks === looks && last.parts.at(-1).number === part.number - 1) last.parts.push(part);
@@ -171,11 +171,11 @@ function runWords(window, parts) {
   return `${windowText(window)}: ${found.filter(Boolean).join(", ")}`;
 }
 
-function summary(line, holes) {
-  const orders = line.parts.reduce((total, part) => total + part.orders, 0);
+function summary(line, gaps) {
+  const orders = line.buckets.reduce((total, part) => total + part.orders, 0);
   const [from, to] = [new Date(line.start), new Date(line.end)];
-  const seen = holes.filter((hole) => new Date(hole.start) < to && new Date(hole.end) > from).length;
-  return [windowText(line), t("orders.line.partOrders", { n: orders }), seen ? t("orders.line.holesN", { n: seen }) : t("orders.line.whole")].join(" · ");
+  const seen = gaps.filter((gap) => new Date(gap.start) < to && new Date(gap.end) > from).length;
+  return [windowText(line), t("orders.line.partOrders", { n: orders }), seen ? t("orders.line.gapsN", { n: seen }) : t("orders.line.whole")].join(" · ");
 }
 
 function legend() {
@@ -183,7 +183,7 @@ function legend() {
     ["claimed", "claimed"],
     ["complete", "complete"],
     ["behind", "behind"],
-    ["hole", "hole"],
+    ["gap", "gap"],
     ["part tone-ok", "done"],
     ["part tone-run", "open"],
     ["part tone-bad", "failed"],
