@@ -358,7 +358,7 @@ def _is_well(seen: Platform) -> bool:
 def _describe_platform(seen: Platform) -> str:
     complete_to = "nothing yet" if seen.complete_to is None else _format_complete_to(seen.complete_to)
     trouble = "" if seen.trouble is None else f"; {seen.trouble.sentence}"
-    unconfigured = " and not configured" if seen.starts_at is None and not seen.configured else ""
+    unconfigured = " and not configured" if seen.starts_at is None and not seen.is_configured else ""
     paused = f", paused{unconfigured}" if seen.is_paused else ""
     unserved = _describe_missing_worker(seen)
     slices = f"{format_count(seen.slices_open, 'slice')} open, {seen.slices_failed:,} failed"

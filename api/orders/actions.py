@@ -212,7 +212,7 @@ async def _require_configured_if_paused_since_setup(call: Call, known: PlatformS
     Raises:
         Conflict: It would begin at a time that was not chosen, which is kept for good.
     """
-    if not known.paused or known.note != handle.SETUP_PAUSE_NOTE:
+    if not known.is_paused or known.note != handle.SETUP_PAUSE_NOTE:
         return
     async with call.services.database.session() as session:
         row = await platforms.require_platform(session, known.platform)

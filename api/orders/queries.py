@@ -66,8 +66,8 @@ async def list_platforms(call: Call, query: PlatformsQuery) -> PageResponse[List
         query.limit,
         lambda row: ListedPlatformResponse(
             **responses.build_platform_fields(row, counts.get(row.platform, OpenAndFailedSliceCounts())),
-            configured=row.platform in configured,
-            paused=None if paused is None else names.build_cycle_schedule_id(row.platform) in paused,
+            is_configured=row.platform in configured,
+            is_paused=None if paused is None else names.build_cycle_schedule_id(row.platform) in paused,
         ),
         lambda row: (row.created_at, row.platform),
     )
@@ -92,7 +92,7 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
     schedule = await _read_schedule_state_from_engine(call, row.platform)
     return PlatformResponse(
         **responses.build_platform_fields(row, counts.get(row.platform, OpenAndFailedSliceCounts())),
-        configured=row.platform in configured,
+        is_configured=row.platform in configured,
         platform_now=platform_now,
         zone_minutes=state.capability.compute_zone_minutes(state.platform_now.date()),
         skew_seconds=row.skew_seconds,

@@ -37,7 +37,7 @@ class BackfillResponse(Response):
     workflow_id: str = Field(description="where Temporal shows it")
 
 
-_FIELDS_BESIDE_ROW: Final = {"configured", "paused", *(each.name for each in fields(OpenAndFailedSliceCounts))}
+_FIELDS_BESIDE_ROW: Final = {"is_configured", "is_paused", *(each.name for each in fields(OpenAndFailedSliceCounts))}
 
 
 class ListedPlatformResponse(Response):
@@ -62,7 +62,7 @@ class ListedPlatformResponse(Response):
     sweeps_failed: int = Field(description="complete slices whose last sweep failed; it is made again by itself")
     slices_failed: int = Field(description="slices in the failed set")
     slices_open: int = Field(description="slices that wait or are read")
-    configured: bool = Field(description="whether it has a configuration of its own; else the defaults are in force")
+    is_configured: bool = Field(description="whether it has a configuration of its own; else the defaults are in force")
     is_paused: bool | None = Field(
         description="whether its schedule is; a list knows it a moment late, null if not at all"
     )

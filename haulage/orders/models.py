@@ -121,7 +121,7 @@ class ListedPlatform(BaseModel):
     """Slices in the failed set."""
     slices_open: int = 0
     """Slices that wait or are read."""
-    configured: bool = True
+    is_configured: bool = True
     """Whether it has a configuration of its own; without one, the defaults are in force."""
     paused: bool | None = None
     """Whether its schedule is paused, in a list as of a moment ago; None where that is not known."""

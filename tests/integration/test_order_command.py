@@ -136,6 +136,6 @@ async def test_a_wrong_command_is_refused(orders: Orders) -> None:
     orders.play(GOOD, "shop-1")
     code, out, err = await type_orders(orders, *wrong, "--credentials", CREDENTIALS, "--since", "last 1 hours")
     assert (code, "orders last 1 hour;" in out) == (0, True), err
-    assert not (await orders.status("shop-1"))["paused"]
+    assert not (await orders.status("shop-1"))["is_paused"]
     code, out, err = await type_orders(orders, "list", "nope")
     assert (code, out, "'nope'" in err) == (2, "", True), err

@@ -68,7 +68,7 @@ async def test_a_platform_is_set_up_paused(settings: Settings) -> None:
     """
     async with running_orders(settings) as orders:
         orders.play(PlatformScenario(orders=1, span_seconds=SPAN_SECONDS))
-        states = [await orders.set_up(), await orders.set_up(paused=False)]
+        states = [await orders.set_up(), await orders.set_up(is_paused=False)]
         early = [
             await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume", json=SIGNED),
             await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger"),
@@ -78,14 +78,14 @@ async def test_a_platform_is_set_up_paused(settings: Settings) -> None:
         await eventually(lambda: _is_listed_as_paused(orders))
         configured = await orders.ask("PATCH", f"/v1/platforms/{NUMBER}/config", json={})
         resumed = await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume", json=SIGNED)
-        states += [await orders.set_up(paused=False), await orders.set_up(paused=True)]
+        states += [await orders.set_up(is_paused=False), await orders.set_up(paused=True)]
         refused = await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger")
 
     assert [state["is_paused"] for state in states] == [True, True, True, False, True]
     assert [bool(state["next_runs"]) for state in states] == [False, False, False, True, False]
     assert [(each.status, each.code) for each in early] == [(409, "platform_not_configured")] * 2
     assert configured.body["version"] > 0
-    assert [each["configured"] for each in (listed.body["items"][0], states[2], states[4])] == [False, False, True]
+    assert [each["is_configured"] for each in (listed.body["items"][0], states[2], states[4])] == [False, False, True]
     assert states[0]["note"] == "set up paused through the API"
     assert resumed.body["is_paused"] is False
     assert refused.code == "platform_paused"
@@ -93,19 +93,19 @@ async def test_a_platform_is_set_up_paused(settings: Settings) -> None:
 
 async def _is_listed_as_paused(orders: Orders) -> bool:
     [listed] = (await orders.ask("GET", "/v1/platforms")).body["items"]
-    return listed["paused"] is True
+    return listed["is_paused"] is True
 
 
 async def test_a_platform_that_is_not_set_up_paused_begins_with_defaults(settings: Settings) -> None:
     """It may be paused and resumed without a configuration of its own: its beginning was not waited for."""
     async with running_orders(settings) as orders:
         orders.play(PlatformScenario(orders=1, span_seconds=SPAN_SECONDS))
-        begun = await orders.set_up(paused=False)
+        begun = await orders.set_up(is_paused=False)
         replies = [
             await orders.ask("POST", f"/v1/platforms/{NUMBER}/{action}", json=SIGNED) for action in ("pause", "resume")
         ]
         config = await orders.ask("GET", f"/v1/platforms/{NUMBER}/config")
-    assert (begun["paused"], [each.body["paused"] for each in replies]) == (False, [True, False])
+    assert (begun["is_paused"], [each.body["is_paused"] for each in replies]) == (False, [True, False])
     assert config.body["effective"]["starttime"] == {"value": "last 3 months", "origin": "built_in"}
 
 
