@@ -45,7 +45,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 systems_app = typer.Typer(no_args_is_help=True)
 app.add_typer(systems_app, name="systems", help="Pause and resume whole systems.")
 app.add_typer(downloads.app, name="downloads", help="List, cancel, retry and delete downloads.")
-app.add_typer(transfers.app, name="transfer", help="Send files of the repository to hosts.")
+app.add_typer(transfers.app, name="transfers", help="Send files of the repository to hosts.")
 app.add_typer(steering.order_app, name="orders")
 app.add_typer(addresses.app, name="addresses", help="Publish, follow, retry and compare changes of addresses.")
 app.add_typer(steering.app, name="tasks", help="Queue tasks for workers, and run one.")

@@ -15,7 +15,7 @@ _COMMANDS: Final = (
     (r"POST /v1/platforms/([^/?]+)/(pause|resume|remove)", r"orders \2 \1 --reason …"),
     (r"POST /v1/downloads", "export"),
     (r"POST /v1/downloads/([^/?]+)/(cancel|retry)", r"downloads \2 \1"),
-    (r"POST /v1/transfers", "transfer send"),
+    (r"POST /v1/transfers", "transfers send"),
     (r"GET /v1/addresses/messages", "addresses list"),
     (r"GET /v1/addresses/cycle", "addresses status"),
     (r"POST /v1/addresses/drift", "addresses compare"),

@@ -319,7 +319,7 @@ async def _count_failed_or_raise_if_none(call: Call, job_id: str, row_id: int, r
             NOTHING_FAILED,
             f"No target of {job_id} has failed{f' for the reason {reason}' if reason else ''}, or "
             "another job sends them again already.",
-            "See `counts`, `troubles` and `retries` of the job.",
+            "See `counts`, `failures_by_reason` and `retries` of the job.",
         )
     return count
 

@@ -105,12 +105,16 @@ class TransferJobsQuery(PageQuery):
     ended: bool | None = Field(default=None, description="true: only those whose targets all ended; false: the others")
     search: str | None = Field(default=None, max_length=300, description="only jobs whose id contains this text")
     reason: FailureReason | None = Field(default=None, description="only those with a target that failed for this")
-    closes_after: QueryTimestamp | None = Field(default=None, description="whose window ended at or after this time")
-    closes_before: QueryTimestamp | None = Field(default=None, description="whose window ended before this time")
+    window_closes_after: QueryTimestamp | None = Field(
+        default=None, description="whose window ended at or after this time"
+    )
+    window_closes_before: QueryTimestamp | None = Field(default=None, description="whose window ended before this time")
 
     @model_validator(mode="after")
     def _require_times_in_order(self) -> Self:
-        validation.require_start_before_end(self.closes_after, self.closes_before, ("closes_after", "closes_before"))
+        validation.require_start_before_end(
+            self.window_closes_after, self.window_closes_before, ("window_closes_after", "window_closes_before")
+        )
         return self
 
 

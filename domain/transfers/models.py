@@ -174,7 +174,7 @@ class FailureReason(StrEnum):
     GSE_REFUSED = "gse_refused"
     AGENT_OFFLINE = "agent_offline"  # GSE reported that the agent is absent; nothing was sent
     UPLOAD_FAILED = "upload_failed"
-    NEVER_TOLD = "never_told"  # GSE answered without a record of the target
+    NEVER_REPORTED = "never_reported"  # GSE answered without a record of the target
     FILE_UNAVAILABLE = "file_unavailable"
     CANCELLED = "cancelled"
     DEADLINE = "deadline"
@@ -242,7 +242,7 @@ ALL_LEFT_OUT = (
     "by another retry. See the job in `retry_of`."
 )
 LOST_TASK = "GSE began to send it and then did not know its own task any more, so it may have arrived."
-NEVER_TOLD = (
+NEVER_REPORTED = (
     "GSE took it and then answered without a readable record of this target, so it is not known whether it arrived. "
     "Look on the host, or send it again: the same file goes to the same place."
 )

@@ -270,7 +270,9 @@ class ShardProgress:
                 message = f"{models.LATE} The last try had failed: {target.failed_message}"
                 self._end_target(target, TransferState.TIMEOUT, FailureReason.DEADLINE, target.failed_code, message)
             elif target.silent_answers >= SILENT_ANSWERS_MIN:
-                self._end_target(target, TransferState.FAILED, FailureReason.NEVER_TOLD, None, models.NEVER_TOLD)
+                self._end_target(
+                    target, TransferState.FAILED, FailureReason.NEVER_REPORTED, None, models.NEVER_REPORTED
+                )
             elif not target.task_number:
                 self._end_target(target, TransferState.TIMEOUT, FailureReason.DEADLINE, None, models.NOT_ASKED)
             else:
@@ -324,7 +326,9 @@ class ShardProgress:
             if target.is_cancelling:
                 self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, None, models.CANCELLED_LATE)
             else:
-                self._end_target(target, TransferState.FAILED, FailureReason.NEVER_TOLD, None, models.NEVER_TOLD)
+                self._end_target(
+                    target, TransferState.FAILED, FailureReason.NEVER_REPORTED, None, models.NEVER_REPORTED
+                )
 
     def _update_running_target(self, target: ShardTarget, record: GseProgress) -> None:
         # A target that had failed may run again, because GSE retries on its own.

@@ -110,7 +110,7 @@ async def insert_failed_targets_as_retry_shards(
     groups = await _load_failed_targets(database, retry)
     await _leave_out_targets_not_opened(database, retry.project_id, job.file, groups)
     registry = JobTargetRegistry(job)
-    registry.register_groups_within_limits(JoinBatch(groups=groups), job.closes_at)
+    registry.register_groups_within_limits(JoinBatch(groups=groups), job.window_closes_at)
     shards = registry.build_shards()
     async with database.connection() as connection, connection.transaction():
         job_row = await _ensure_job_row(connection, job)
@@ -121,7 +121,7 @@ async def insert_failed_targets_as_retry_shards(
         marked = {row["key"] for row in await connection.fetch(_MARK_RETRIED, retry.job_id, keys)}
         for shard in shards:
             shard.targets = [target for target in shard.targets if target[0] in marked]
-            shard.joined_at = [job.closes_at.timestamp()] * len(shard.targets)
+            shard.joined_at = [job.window_closes_at.timestamp()] * len(shard.targets)
         shards = [shard for shard in shards if shard.targets]
         await _insert_new_shards_with_targets(connection, job_row, shards)
         if not shards:
@@ -236,7 +236,7 @@ async def _ensure_job_row(connection: Connection, job: TransferJobInput) -> int:
         ON CONFLICT (job_id) DO UPDATE SET job_id = excluded.job_id RETURNING id
         """,
         job.job_id,
-        job.closes_at,
+        job.window_closes_at,
         job.deadline_at,
         job.deadline_at + UNFINISHED_RETENTION,
         job.retry.job_id if job.retry else None,

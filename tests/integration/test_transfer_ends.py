@@ -68,7 +68,7 @@ async def test_a_target_that_gse_tells_nothing_of_has_failed_for_that(settings: 
         assert (await transfers.wait_for_end(told))["status"] == "Success"
         await eventually(lambda: transfers.has_file("silent"))
 
-    assert (end["status"], end["reason"], end["code"]) == ("Failed", "never_told", None)
+    assert (end["status"], end["reason"], end["code"]) == ("Failed", "never_reported", None)
     assert "Look on the host" in end["message"]
 
 

@@ -249,6 +249,8 @@ async def test_what_is_taken_back_while_a_retry_begins_is_left_out(
         await eventually(is_counted)
 
     assert (ended["status"], ended["counts"]["Failed"], sum(ended["counts"].values())) == ("Failed", sent, sent)
-    assert [(each["count"], each["meaning"] == ALL_LEFT_OUT) for each in ended["troubles"]] == [(sent, not sent)]
+    assert [(each["count"], each["meaning"] == ALL_LEFT_OUT) for each in ended["failures_by_reason"]] == [
+        (sent, not sent)
+    ]
     assert (refused.status, refused.code) == (403, "transfer_not_opened")
     assert "'agent-1'" in refused.body["detail"]

@@ -131,7 +131,7 @@ FAILED = {
         ("records_twice", FAILED, Ending.NEEDLESS),
         # a failure is shown, and the file is there; that is right if GSE never reports
         ("fails", FAILED | {"disk": OnDisk.RIGHT}, Ending.SILENT),
-        ("never_told", {"status": "Failed", "reason": "never_told", "code": None}, Ending.FAILED),
+        ("never_reported", {"status": "Failed", "reason": "never_reported", "code": None}, Ending.FAILED),
         # cancelled, with a cancellation and without one
         ("", {**FAILED, "reason": "cancelled", "code": None, "cancelled": True}, Ending.FAILED),
         ("", {**FAILED, "reason": "cancelled", "code": None}, Ending.NEEDLESS),

@@ -91,8 +91,8 @@ OF_A_LIST: dict[str, TransferOptionCase] = {
     "ended": TransferOptionCase("true", "false"),
     "search": TransferOptionCase("first.conf", "second.conf"),
     "reason": TransferOptionCase("gse_code", "cancelled"),
-    "closes_after": TransferOptionCase(FIRST_CLOSES, SECOND_CLOSES),
-    "closes_before": TransferOptionCase(FIRST_CLOSES, SECOND_CLOSES),
+    "window_closes_after": TransferOptionCase(FIRST_CLOSES, SECOND_CLOSES),
+    "window_closes_before": TransferOptionCase(FIRST_CLOSES, SECOND_CLOSES),
     "limit": TransferOptionCase(1, 2),
     "cursor": TransferOptionCase(None, NEXT, {"limit": 1}),
 }

@@ -23,7 +23,7 @@ each join found its window closed and began another job, and the next one was no
 
 FAMILIES = {
     "room": ("many_wishes",),
-    "causes": ("fails_then_runs_for_ever", "fails_for_now", "upload_fails", "never_told", "runs_for_ever"),
+    "causes": ("fails_then_runs_for_ever", "fails_for_now", "upload_fails", "never_reported", "runs_for_ever"),
     "once": ("create_lost", "flaps", "asked_twice", "results_hang", "task_forgotten", "upload_fails"),
     "polls": ("results_down",),
 }

@@ -31,7 +31,7 @@ CATALOGUE: Catalogue = {
     8: Row("the source is a target, too", flaws=("source_is_target",)),
     9: Row(
         "records of strangers, records twice, and none of who was asked for",
-        flaws=("never_told", "records_of_strangers", "records_twice"),
+        flaws=("never_reported", "records_of_strangers", "records_twice"),
     ),
     10: Row("an agent's id that GSE has no more", flaws=("old_agent",)),
     11: Row("one unknown id spoils a call", flaws=("create_refused", "terminate_blocked")),

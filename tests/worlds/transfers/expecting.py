@@ -15,7 +15,7 @@ from tests.worlds.transfers.world import TransferWorld
 ANY = "*"
 CANCELLED = f"Failed/cancelled/{ANY}"
 LATE = f"Timeout/deadline/{ANY}"
-NEVER_TOLD = f"Failed/never_told/{ANY}"
+NEVER_REPORTED = f"Failed/never_reported/{ANY}"
 NO_FILE = (f"Failed/file_unavailable/{ANY}", f"Timeout/file_unavailable/{ANY}")
 RUNS_OUT = f"Timeout/deadline/{RUNNING}"
 NO_CODE = -1
@@ -25,7 +25,7 @@ CAUSES: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("old_agent", "container_gone", "flaps"), (GSE_CODE,)),
     "runs_for_ever": (RUNS_OUT,),
     "fails_then_runs_for_ever": ("Timeout/deadline/{code}",),
-    **dict.fromkeys(("never_told", "empty_at_first"), (NEVER_TOLD,)),
+    **dict.fromkeys(("never_reported", "empty_at_first"), (NEVER_REPORTED,)),
     **dict.fromkeys(("upload_fails", "upload_cannot"), ("Failed/upload_failed/{code}",)),
     "create_refused": ("Failed/gse_refused/{code}",),
     "agent_gone": (f"Failed/agent_offline/{ANY}",),
@@ -33,7 +33,7 @@ CAUSES: Mapping[str, Sequence[str]] = {
     "task_forgotten": (LATE, f"Failed/gse_refused/{ANY}"),
     **dict.fromkeys(("file_cut", "file_short", "file_is_another", "file_missing", "repository_down"), NO_FILE),
 }
-TELLS_NOBODY = frozenset({"never_told", "empty_at_first", "flaps", "create_lost", "results_down", "task_forgotten"})
+TELLS_NOBODY = frozenset({"never_reported", "empty_at_first", "flaps", "create_lost", "results_down", "task_forgotten"})
 """With these the file may arrive, and GSE does not say so, or not in time."""
 RETRIED = {*RETRYABLE_CODES, *UPLOAD_CODES}
 
@@ -85,7 +85,7 @@ def _expect_of_flaw(names: TransferNames, flaw: Flaw, goal: TargetGoal) -> Targe
         words=told,
         is_visible=kind.see is not See.NOBODY,
         may_have_it=flaw.name
-        in {"never_told", "empty_at_first", "flaps", "create_lost", "results_down", "task_forgotten"},
+        in {"never_reported", "empty_at_first", "flaps", "create_lost", "results_down", "task_forgotten"},
     )
 
 

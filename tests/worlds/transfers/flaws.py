@@ -29,7 +29,7 @@ KINDS: Mapping[str, Kind] = {
     "unknown_code": Kind(3, TransferFlawGroup.TARGET),
     "code_is_a_word": Kind(3, TransferFlawGroup.TARGET),
     "success_without_file": Kind(6, TransferFlawGroup.TARGET, See.NOBODY),
-    "never_told": Kind(9, TransferFlawGroup.TARGET),
+    "never_reported": Kind(9, TransferFlawGroup.TARGET),
     "old_agent": Kind(10, TransferFlawGroup.TARGET),
     "flaps": Kind(13, TransferFlawGroup.TARGET, passes=(False, True, True)),
     "other_bytes_arrive": Kind(16, TransferFlawGroup.TARGET, See.NOBODY),

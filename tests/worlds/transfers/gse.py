@@ -123,7 +123,7 @@ def _target_rules(flaw: Flaw, words: str) -> Sequence[GseRule]:
             return [fails.model_copy(update={"times": 1}), GseRule(action=GseAction.STUCK)]
         case "runs_for_ever":
             return [GseRule(action=GseAction.STUCK)]
-        case "never_told":
+        case "never_reported":
             return [GseRule(action=GseAction.MISSING)]
         case "flaps":
             return [GseRule(action=GseAction.FLAP, code=code_of(flaw), times=1)]

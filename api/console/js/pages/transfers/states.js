@@ -6,7 +6,7 @@ import { has, language, t } from "../../i18n.js";
 
 /** All states, in the order in which bars show them. */
 export const STATES = ["Success", "Running", "Pending", "Timeout", "Failed"];
-export const REASONS = ["gse_code", "gse_refused", "agent_offline", "upload_failed", "never_told", "file_unavailable", "cancelled", "deadline"];
+export const REASONS = ["gse_code", "gse_refused", "agent_offline", "upload_failed", "never_reported", "file_unavailable", "cancelled", "deadline"];
 
 const TONES = { Success: "ok", Running: "run", Pending: "wait", Failed: "bad", Timeout: "late" };
 const FINAL = new Set(["Success", "Failed", "Timeout"]);
