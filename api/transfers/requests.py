@@ -11,7 +11,7 @@ from api.http.models import Request
 from api.http.pagination import PageQuery
 from api.http.validation import QueryTimestamp
 from domain.transfers import models
-from domain.transfers import openings as rules
+from domain.transfers import permissions as rules
 from domain.transfers.models import (
     AGENT_ID_MAX_CHARACTERS,
     CONTAINER_ID_MAX_CHARACTERS,
@@ -157,14 +157,14 @@ class RetryTransferJobRequest(Request):
     reason: FailureReason | None = Field(default=None, description="only those that failed for this reason")
 
 
-OPENINGS_MAX = 100
+PERMISSIONS_MAX = 100
 PREFIXES_MAX = 100
 HOSTS_MAX = 1_000
 
 _Host = Annotated[AgentId, AfterValidator(rules.validate_host_pattern)]
 
 
-class OpeningRequest(Request):
+class TransferPermissionRequest(Request):
     """Some transfers that the project may send. An empty list allows everything."""
 
     biz_id: Id
@@ -183,7 +183,9 @@ class OpeningRequest(Request):
     )
 
 
-class SetSendPermissionsRequest(Request):
-    """All openings of a project."""
+class SetTransferPermissionsRequest(Request):
+    """All permissions of a project."""
 
-    openings: list[OpeningRequest] = Field(max_length=OPENINGS_MAX, description="they replace the previous ones")
+    items: list[TransferPermissionRequest] = Field(
+        max_length=PERMISSIONS_MAX, description="they replace the previous ones"
+    )

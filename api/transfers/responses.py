@@ -1,4 +1,4 @@
-"""Responses about tasks, jobs and openings, and their builders."""
+"""Responses about tasks, jobs and permissions, and their builders."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class TransferJobResponse(TransferJobSummary):
     )
 
 
-class OpeningResponse(Response):
+class TransferPermissionResponse(Response):
     """Some transfers that the project may send."""
 
     biz_id: int
@@ -177,12 +177,12 @@ class OpeningResponse(Response):
     hosts: list[str]
 
 
-class SendPermissionsResponse(Response):
+class TransferPermissionsResponse(Response):
     """What a project may send."""
 
     project_id: str
-    is_restricted: bool = Field(description="false while no project has an opening: then each may send everything")
-    openings: list[OpeningResponse]
+    is_restricted: bool = Field(description="false while no project has a permission: then each may send everything")
+    items: list[TransferPermissionResponse]
 
 
 def build_job_summary_fields(

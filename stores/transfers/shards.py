@@ -24,12 +24,12 @@ from domain.transfers.joining import (
     TransferJobInput,
 )
 from domain.transfers.models import FailureReason, FileByBizAppAndPath, TransferSpec, TransferState
-from domain.transfers.openings import filter_allowed_hosts
+from domain.transfers.permissions import filter_allowed_hosts
 from domain.transfers.shards import GseTask, ShardTarget
 from infra.database import Database
 from infra.limits import spend_in_transaction
 from stores.tables.transfers import ALL_TARGETS
-from stores.transfers import openings
+from stores.transfers import permissions
 from stores.transfers.targets import FINAL_STATES, MESSAGE_MAX_CHARACTERS
 
 UNFINISHED_RETENTION: Final = timedelta(hours=2)
@@ -102,13 +102,13 @@ async def insert_failed_targets_as_retry_shards(
 ) -> list[ShardNumberAndTargetCount]:
     """Insert the failed targets of an earlier job as shards of this one, and return the shards.
 
-    Each failed target goes to one retry only; one that is not opened for the project now goes to none, since it may
-    have failed, or the openings may have changed, after the request was checked. The project's quota of the day gets
+    Each failed target goes to one retry only; one that is not permitted for the project now goes to none, since it may
+    have failed, or the permissions may have changed, after the request was checked. The project's quota of the day gets
     back what is left out. If that is all, the project sees the job without targets. A repeated call returns the shards
     that exist.
     """
     groups = await _load_failed_targets(database, retry)
-    await _leave_out_targets_not_opened(database, retry.project_id, job.file, groups)
+    await _leave_out_targets_not_permitted(database, retry.project_id, job.file, groups)
     registry = JobTargetRegistry(job)
     registry.register_groups_within_limits(JoinBatch(groups=groups), job.window_closes_at)
     shards = registry.build_shards()
@@ -287,16 +287,16 @@ async def _load_failed_targets(database: Database, retry: FailedTargetsRetry) ->
     return list(groups.values())
 
 
-async def _leave_out_targets_not_opened(
+async def _leave_out_targets_not_permitted(
     database: Database, project_id: str, file: FileByBizAppAndPath, groups: Sequence[TargetsWithSameSpec]
 ) -> None:
     async with database.session() as session:
-        opened = await openings.find_openings_or_none_if_unrestricted(session, project_id)
-    if opened is None:
+        permitted = await permissions.find_permissions_or_none_if_unrestricted(session, project_id)
+    if permitted is None:
         return
     for group in groups:
         agent_ids = {agent_id for _, agent_id, _ in group.targets}
-        allowed = filter_allowed_hosts(opened, file, group.spec.user, group.spec.folder, agent_ids)
+        allowed = filter_allowed_hosts(permitted, file, group.spec.user, group.spec.folder, agent_ids)
         group.targets = [target for target in group.targets if target[1] in allowed]
 
 
