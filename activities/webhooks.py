@@ -152,8 +152,8 @@ class WebhookActivities:
 
 def _count_attempt_and_log_end(progress: DeliveryStateAfterAttempt, pending_since: datetime, **fields: object) -> None:
     """Count an attempt; if it was the last, count the end of the delivery, and log it in one line with these fields."""
-    answer = "unanswered" if progress.status is None else f"{progress.status // 100}xx"
-    metrics.WEBHOOK_ATTEMPTS.labels(answer).inc()
+    outcome = "unanswered" if progress.status is None else f"{progress.status // 100}xx"
+    metrics.WEBHOOK_ATTEMPTS.labels(outcome).inc()
     if progress.pause_seconds is not None:
         return
     seconds = (datetime.now(UTC) - pending_since).total_seconds()

@@ -27,7 +27,7 @@ CONCERNS: Final = Gauge("haulage_concerns", "What an operator should look at, by
 QUEUE_WORKERS: Final = Gauge("haulage_queue_workers", "Worker processes that serve a queue.", ["system", "queue"])
 QUEUE_BACKLOG: Final = Gauge("haulage_queue_backlog", "What waits in a queue for a worker, about.", ["system", "queue"])
 QUEUE_WAIT: Final = Gauge(
-    "haulage_queue_wait_seconds", "How long the first of a queue has waited for a worker, about.", ["system", "queue"]
+    "haulage_queue_oldest_seconds", "How long the first of a queue has waited for a worker, about.", ["system", "queue"]
 )
 WEBHOOKS_PENDING: Final = Gauge("haulage_webhooks_pending", "Deliveries that have not ended.")
 WEBHOOKS_OLDEST: Final = Gauge("haulage_webhooks_oldest_seconds", "Age of the oldest delivery that has not ended.")

@@ -59,7 +59,7 @@ def _find_place_of_panel(command_by_name: tuple[str, object]) -> int:
 
 app = typer.Typer(cls=CommandsByPanel, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(downloads.app, name="downloads", rich_help_panel=SYSTEMS)
-app.add_typer(transfers.app, name="transfer", rich_help_panel=SYSTEMS)
+app.add_typer(transfers.app, name="transfers", rich_help_panel=SYSTEMS)
 app.add_typer(
     steering.order_app,
     name="orders",

@@ -54,7 +54,9 @@ class ProgramFailed(HaulageError):
 def register(
     task_type: TypeName,
     retries: Annotated[int | None, typer.Option(help="Retries after the first attempt; 3 by default.")] = None,
-    lease: Annotated[int | None, typer.Option(help="Seconds within which a worker must report; 30 by default.")] = None,
+    lease_seconds: Annotated[
+        int | None, typer.Option(help="Seconds within which a worker must report; 30 by default.")
+    ] = None,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -64,7 +66,7 @@ def register(
     from haulage.tasks import TaskType
 
     async def register_type_and_describe(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
-        await tasks.register(TaskType(task_type=task_type, max_retry_num=retries, max_processing_time=lease))
+        await tasks.register(TaskType(task_type=task_type, max_retry_num=retries, max_processing_time=lease_seconds))
         [found] = [each for each in await tasks.types() if each.task_type == task_type]
         line = f"{task_type}: {found.max_retry_num} retries, a lease of {found.max_processing_time:.0f} s"
         return CommandOutput(found.model_dump(mode="json"), (line,))

@@ -1,5 +1,5 @@
 # ruff: noqa: PLC0415 - a command loads only what it needs
-"""`haulage transfer`: a file to hosts from a terminal, followed until each has it or it is known why not."""
+"""`haulage transfers`: a file to hosts from a terminal, followed until each has it or it is known why not."""
 
 from __future__ import annotations
 
@@ -162,15 +162,15 @@ def read_host_names_once_each(named: Sequence[str], path: Path | None) -> list[s
 
 async def follow_job(transfers: Transfers, job_id: str, progress: ProgressDisplay) -> TransferJob:
     """Show a job until it has ended, and what GSE answers while it answers errors; return the job's last state."""
-    warned_tries = 0
+    warned_attempts = 0
     try:
         async for job in transfers.watch(job_id):
             progress.show("transfer", job.ended, job.total, describe_job_progress(job))
-            warned_tries = _warn_if_gse_fails_twice_as_often(job, warned_tries)
+            warned_attempts = _warn_if_gse_fails_twice_as_often(job, warned_attempts)
     except asyncio.CancelledError:
         command.print_warning(
-            f"The transfer goes on. `haulage transfer show {job_id}` follows it, "
-            f"`haulage transfer cancel {job_id}` ends it."
+            f"The transfer goes on. `haulage transfers show {job_id}` follows it, "
+            f"`haulage transfers cancel {job_id}` ends it."
         )
         raise
     return job
@@ -179,21 +179,21 @@ async def follow_job(transfers: Transfers, job_id: str, progress: ProgressDispla
 def describe_job_progress(job: TransferJob) -> str:
     """Return how many hosts have ended, or until when further requests join the job."""
     # The job of a retry has the window of the first one, which is over.
-    if job.ended or job.closes_at <= datetime.now(UTC):
+    if job.ended or job.window_closes_at <= datetime.now(UTC):
         return f"{job.ended:,} of {job.total:,} hosts"
-    return f"window open until {job.closes_at.astimezone(UTC):%H:%M:%S} UTC"
+    return f"window open until {job.window_closes_at.astimezone(UTC):%H:%M:%S} UTC"
 
 
-def _warn_if_gse_fails_twice_as_often(job: TransferJob, warned_tries: int) -> int:
+def _warn_if_gse_fails_twice_as_often(job: TransferJob, warned_attempts: int) -> int:
     """Print what GSE answers while it answers errors; return after how many tries that was printed, 0 if it serves."""
     # GSE may be asked every second: a line follows when it was asked twice as often.
-    failing = next((group for group in job.troubles if group.tries), None)
-    if failing is None or failing.tries is None:
+    failing = next((group for group in job.failures_by_reason if group.attempts), None)
+    if failing is None or failing.attempts is None:
         return 0
-    if failing.tries < max(1, 2 * warned_tries):
-        return warned_tries
+    if failing.attempts < max(1, 2 * warned_attempts):
+        return warned_attempts
     command.print_warning(f"{failing.count:,} hosts: {failing.meaning}")
-    return failing.tries
+    return failing.attempts
 
 
 def describe_jobs_or_raise_unless_all_succeeded(jobs: Sequence[TransferJob]) -> CommandOutput:
@@ -205,7 +205,7 @@ def describe_jobs_or_raise_unless_all_succeeded(jobs: Sequence[TransferJob]) -> 
     total = sum(job.total for job in jobs)
     arrived = sum(count for job in jobs for state, count in job.counts.items() if state == "Success")
     lines = [f"{arrived:,} of {total:,} hosts have the file."]
-    lines += [f"  {group.count:,}: {group.meaning}" for job in jobs for group in job.troubles]
+    lines += [f"  {group.count:,}: {group.meaning}" for job in jobs for group in job.failures_by_reason]
     lines += [f"job {job.job_id}" for job in jobs]
     if arrived < total:
         raise WorkFailed("\n".join(lines), _build_job_output_fields(jobs))
@@ -213,7 +213,7 @@ def describe_jobs_or_raise_unless_all_succeeded(jobs: Sequence[TransferJob]) -> 
 
 
 def _build_job_output_fields(jobs: Sequence[TransferJob]) -> dict[str, Any]:
-    wanted = {"job_id", "status", "counts", "troubles", "cancelling"}
+    wanted = {"job_id", "status", "counts", "failures_by_reason", "cancelling"}
     return {"jobs": [job.model_dump(mode="json", include=wanted) for job in jobs]}
 
 

@@ -34,7 +34,7 @@ def _build_transfer_arguments(_: Mapping[str, str]) -> str:
     # With it comes an HTTP server, which `haulage up` without stand-ins does not need.
     from sims.repository import SAMPLE_SIGNATURE  # noqa: PLC0415
 
-    return f"transfer send app.conf --signature {SAMPLE_SIGNATURE} --to host-1 --to host-2"
+    return f"transfers send app.conf --signature {SAMPLE_SIGNATURE} --to host-1 --to host-2"
 
 
 EXAMPLES = (

@@ -17,7 +17,7 @@ _COMMANDS: Final = (
     (r"PATCH /v1/platforms/(?!default/)([^/?]+)/config", r"orders set-up \1 …"),
     (r"POST /v1/downloads", "export"),
     (r"POST /v1/downloads/([^/?]+)/(cancel|retry)", r"downloads \2 \1"),
-    (r"POST /v1/transfers", "transfer send"),
+    (r"POST /v1/transfers", "transfers send"),
     (r"GET /v1/addresses/messages", "addresses list"),
     (r"GET /v1/addresses/cycle", "addresses status"),
     (r"POST /v1/addresses/comparisons", "addresses compare"),

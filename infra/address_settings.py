@@ -119,10 +119,14 @@ class AddressSettings(SettingsGroup):
     pause_seconds: float = Field(
         default=60.0, ge=1, description="pause until the next cycle if there was nothing to do"
     )
-    retries: int = Field(default=2, ge=1, description="failed cycles after which a message waits for an operator")
+    failed_cycles_max: int = Field(
+        default=2, ge=1, description="failed cycles after which a message waits for an operator"
+    )
     retry_pause_seconds: float = Field(default=0.0, ge=0, description="pause before a message is retried; doubles")
-    run_messages: int = Field(default=500, ge=1, le=500, description="messages that are sent together")
-    runs: int = Field(default=4, ge=1, description="concurrent activities, where order does not matter")
+    group_messages_max: int = Field(default=500, ge=1, le=500, description="messages that are sent together")
+    step_concurrency: int = Field(
+        default=4, ge=1, description="steps that run in parallel, where order does not matter"
+    )
     check_hours: float = Field(default=24.0, gt=0, description="how often logical deletes are checked")
     auto_purge: bool = Field(default=False, description="remove what a check finds removable")
     kept_days: int = Field(default=400, ge=32, description="how long finished and unreadable messages are kept")

@@ -156,7 +156,7 @@ TASK_SECONDS = Histogram(
 WEBHOOK_ATTEMPTS = Counter(
     "haulage_webhook_attempts",
     "Attempts of deliveries, by class of the receiver's status (`2xx`), or `unanswered`.",
-    ["answer"],
+    ["outcome"],
 )
 WEBHOOKS_ENDED = Counter("haulage_webhooks_ended", "Deliveries that ended, by state.", ["state"])
 WEBHOOK_SECONDS = Histogram(

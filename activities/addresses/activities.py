@@ -68,7 +68,7 @@ class AddressCycleActivities:
             if not plan.loaded:
                 await delivery.confirm_unconfirmed_messages(self._database, config.modules)
                 if await delivery.allow_retry_of_swaps_no_longer_missing_side(
-                    self._database, config.settings.retries, config.modules
+                    self._database, config.settings.failed_cycles_max, config.modules
                 ):
                     plan = await cycle.resume_or_begin_cycle(self._database, config.settings, params.cycle_id)
                 # Messages that operators skipped are done without a cycle.

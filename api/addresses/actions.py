@@ -216,7 +216,9 @@ def _build_not_retryable_conflict(message: MessageResponse) -> Conflict:
 
 
 async def _build_message_filter(call: Call, conditions: FailedMessagesFilter) -> MessageSearchConditions:
-    return conditions.to_search_conditions_by_state_and_retry_limit((await load_effective_settings(call)).retries)
+    return conditions.to_search_conditions_by_state_and_retry_limit(
+        (await load_effective_settings(call)).failed_cycles_max
+    )
 
 
 def _build_not_skippable_conflict(message: MessageResponse) -> Conflict:

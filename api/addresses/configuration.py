@@ -55,10 +55,10 @@ class EffectiveSettings(Response):
     threshold: int
     minimum_share: float
     pause_seconds: float
-    retries: int
+    failed_cycles_max: int
     retry_pause_seconds: float
-    run_messages: int
-    runs: int
+    group_messages_max: int
+    step_concurrency: int
     check_hours: float
     auto_purge: bool
     modules: dict[Module, EffectiveModuleSettings]

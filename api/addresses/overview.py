@@ -46,7 +46,7 @@ async def _count_messages_of_all_modules_as_one_workload(
     database: Database, defaults: AddressSettings
 ) -> WorkByProject:
     settings = await addresses.load_effective_settings(database, defaults)
-    counts = await cycle.count_unfinished_messages(database, settings.retries)
+    counts = await cycle.count_unfinished_messages(database, settings.failed_cycles_max)
     paused = await addresses.find_pauses_of_paused_modules(database, settings)
     tallies: defaultdict[MessageState, CountAndOldestTime] = defaultdict(CountAndOldestTime)
     for each in counts.counts:
@@ -106,7 +106,7 @@ async def update_gauges_forever(database: Database, defaults: AddressSettings) -
     """Update the gauges of unfinished messages until cancelled."""
     while True:
         try:
-            retries = (await addresses.load_effective_settings(database, defaults)).retries
+            retries = (await addresses.load_effective_settings(database, defaults)).failed_cycles_max
             set_gauges_of_unfinished_messages(await cycle.count_unfinished_messages(database, retries))
         except Exception as error:  # noqa: BLE001 (the next update may succeed)
             _log.warning("address_gauges_update_failed", error=repr(error))

@@ -104,7 +104,7 @@ async def list_messages(call: Call, query: MessagesQuery) -> PageResponse[Messag
     Done messages move to the history at the end of their cycle; `history=true` lists those.
     """
     settings = await load_effective_settings(call)
-    retries, after = settings.retries, query.after
+    retries, after = settings.failed_cycles_max, query.after
     search_ = MessageSearch(
         filter=query.message_filter,
         limit=query.limit + 1,
@@ -146,7 +146,7 @@ async def load_message(call: Call, message_id: int) -> MessageResponse:
     done = await search.list_operator_actions(call.services.database, message_id)
     settings = await load_effective_settings(call)
     paused = await addresses.find_pauses_of_paused_modules(call.services.database, settings)
-    return responses.build_message_response(row, supersedes, done, settings.retries, paused)
+    return responses.build_message_response(row, supersedes, done, settings.failed_cycles_max, paused)
 
 
 @routes.get("/v1/addresses/figures", access=RouteAccess.ADMIN)
@@ -156,7 +156,9 @@ async def read_unfinished_counts(call: Call) -> UnfinishedCountsResponse:
     `/metrics` has the same numbers as `haulage_addresses_open` and `haulage_addresses_oldest_seconds`.
     """
     return build_unfinished_counts(
-        await cycle.count_unfinished_messages(call.services.database, (await load_effective_settings(call)).retries)
+        await cycle.count_unfinished_messages(
+            call.services.database, (await load_effective_settings(call)).failed_cycles_max
+        )
     )
 
 

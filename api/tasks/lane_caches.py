@@ -45,7 +45,9 @@ PAGE_TASKS = 2_000
 """Tasks per query, as other requests wait for the lane meanwhile; a reply may hold fewer."""
 
 
-DEPTH = Gauge("haulage_task_depth", "Tasks by state: due, pending (includes due), running.", ["project", "type", "is"])
+DEPTH = Gauge(
+    "haulage_task_depth", "Tasks by state: due, pending (includes due), running.", ["project", "type", "state"]
+)
 OLDEST = Gauge("haulage_task_oldest_due_seconds", "How long the first task has been due.", ["project", "type"])
 LANES = Gauge("haulage_task_lanes", "Open lanes.", ["project", "type"])
 OPEN_LANE_EVENTS = Gauge(

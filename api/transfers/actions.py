@@ -1,6 +1,6 @@
 """Actions: create transfers, cancel a task or a job, retry failed targets, and open what a project may send.
 
-The operator sets the openings of a project; the project reads them.
+The operator sets the permissions of a project; the project reads them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from api.transfers.requests import (
     CreateTransfersRequest,
     JobTargetsQuery,
     RetryTransferJobRequest,
-    SetSendPermissionsRequest,
+    SetTransferPermissionsRequest,
     SingleTargetTransferRequest,
     TransferFileRequest,
     TransferJobPath,
@@ -42,24 +42,24 @@ from api.transfers.responses import (
     CreatedTransferTask,
     CreateTransferResponse,
     CreateTransfersResponse,
-    OpeningResponse,
     RetryTransferJobResponse,
-    SendPermissionsResponse,
     TransferJobResponse,
+    TransferPermissionResponse,
+    TransferPermissionsResponse,
     TransferTaskResponse,
 )
 from domain.faults import Conflict, Forbidden, Gone, Invalid, Missing, Paused, QuotaExhausted
 from domain.transfers import names
-from domain.transfers import openings as rules
+from domain.transfers import permissions as rules
 from domain.transfers.joining import FailedTargetsRetry, TargetsWithSameSpec
 from domain.transfers.models import JOB_ID_MAX_BYTES, FailureReason, FileByBizAppAndPath, TransferSpec
 from domain.transfers.names import TransferJobKey
-from domain.transfers.openings import NOT_OPENED, SendPermission
+from domain.transfers.permissions import NOT_PERMITTED, TransferPermission
 from infra import log
 from infra.database import Database, Session
 from infra.outages import EngineUnresponsive
 from stores import projects
-from stores.transfers import jobs, openings, targets
+from stores.transfers import jobs, permissions, targets
 
 NOTHING_FAILED = "nothing_failed"
 SHARED_BY_REQUESTS_MAX = 1_000
@@ -72,10 +72,10 @@ EARLIER_RETRY_SECONDS, EARLIER_RETRY_POLL_SECONDS = 5.0, 0.1
 _CANCEL_PROBLEMS = {"not_found": Missing, EXPIRED: Gone}
 
 TOO_LONG = "file_path_too_long"
-_SEND_PROBLEMS = {TOO_MANY_TARGETS: Invalid, NOT_OPENED: Forbidden, SYSTEM_PAUSED: Paused, NO_WORKERS: Paused}
+_SEND_PROBLEMS = {TOO_MANY_TARGETS: Invalid, NOT_PERMITTED: Forbidden, SYSTEM_PAUSED: Paused, NO_WORKERS: Paused}
 _CREATE_PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: QuotaExhausted, **_SEND_PROBLEMS}
 
-TAKEN = "transfer_opening_taken"
+TAKEN = "transfer_permission_taken"
 
 
 @routes.post(
@@ -216,7 +216,7 @@ async def _require_permission_and_join_job(
     spec = _build_spec(call.project_id, body.signature, body.target_user, body.target_file_dir)
     context = get_transfer_context(call)
     agent_ids = [agent_id for agent_id, _ in targets]
-    await context.openings.require_permission(call.project_id, file, spec.user, spec.folder, agent_ids)
+    await context.permissions.require_permission(call.project_id, file, spec.user, spec.folder, agent_ids)
     keyed = [(names.compute_target_key(spec, *target), *target) for target in targets]
     group = TargetsWithSameSpec(spec=spec, file_name=body.file_name, targets=keyed)
     job_id, window_number = await _join_in_quota_and_get_window(call, file, group)
@@ -319,7 +319,7 @@ async def _count_failed_or_raise_if_none(call: Call, job_id: str, row_id: int, r
             NOTHING_FAILED,
             f"No target of {job_id} has failed{f' for the reason {reason}' if reason else ''}, or "
             "another job sends them again already.",
-            "See `counts`, `troubles` and `retries` of the job.",
+            "See `counts`, `failures_by_reason` and `retries` of the job.",
         )
     return count
 
@@ -327,46 +327,50 @@ async def _count_failed_or_raise_if_none(call: Call, job_id: str, row_id: int, r
 async def _require_permission_still_covers_failed_targets(
     call: Call, job: TransferJobKey, row_id: int, reason: FailureReason | None
 ) -> None:
-    """Check the failed targets against today's openings, which may have changed since they were sent."""
-    openings = get_transfer_context(call).openings
-    if await openings.get_openings_or_none_if_unrestricted(call.project_id) is None:
+    """Check the failed targets against today's permissions, which may have changed since they were sent."""
+    permissions = get_transfer_context(call).permissions
+    if await permissions.get_permissions_or_none_if_unrestricted(call.project_id) is None:
         return
     for each in await targets.list_failed_hosts_without_retry(call.services.database, row_id, call.project_id, reason):
-        await openings.require_permission(call.project_id, job.file, each.target_user, each.folder, each.agent_ids)
+        await permissions.require_permission(call.project_id, job.file, each.target_user, each.folder, each.agent_ids)
 
 
-@routes.get("/v1/projects/{project_id}/transfer-openings", access=RouteAccess.OWNER)
-async def list_openings(call: Call, path: ProjectPath) -> SendPermissionsResponse:
+@routes.get("/v1/projects/{project_id}/transfer-permissions", access=RouteAccess.OWNER)
+async def list_permissions(call: Call, path: ProjectPath) -> TransferPermissionsResponse:
     """Read what a project may send.
 
-    A file is sent to a target if one opening allows biz and app, the file's path, the folder, the user and the host.
+    A file is sent to a target if one permission allows biz and app, the file's path, the folder, the user and the host.
     """
     async with call.services.database.session() as session:
         await _require_project(session, path.project_id)
-    opened = await get_transfer_context(call).openings.load_openings_or_none_if_unrestricted(path.project_id)
-    return _build_openings_response(path.project_id, opened or [], is_restricted=opened is not None)
+    permitted = await get_transfer_context(call).permissions.load_permissions_or_none_if_unrestricted(path.project_id)
+    return _build_permissions_response(path.project_id, permitted or [], is_restricted=permitted is not None)
 
 
-@routes.put("/v1/projects/{project_id}/transfer-openings", access=RouteAccess.ADMIN, problems={TAKEN: Conflict})
-async def replace_openings(call: Call, path: ProjectPath, body: SetSendPermissionsRequest) -> SendPermissionsResponse:
-    """Open transfers for a project.
+@routes.put("/v1/projects/{project_id}/transfer-permissions", access=RouteAccess.ADMIN, problems={TAKEN: Conflict})
+async def replace_permissions(
+    call: Call, path: ProjectPath, body: SetTransferPermissionsRequest
+) -> TransferPermissionsResponse:
+    """Set which transfers a project may send.
 
-    The list replaces the previous one. Once any project has an opening, each project sends only what is opened for it.
+    The list replaces the previous one. Once any project has a permission, each sends only what is permitted to it.
     A change takes effect within a second, for transfers that are requested and retries that begin from then on. A biz
-    and app opened for one project are bound to it: to open them for another is a conflict. An empty list removes all
-    openings.
+    and app permitted to one project are bound to it: to permit them to another is a conflict. An empty list removes all
+    permissions.
     """
-    new = [SendPermission.model_validate(each.model_dump()) for each in body.openings]
+    new = [TransferPermission.model_validate(each.model_dump()) for each in body.items]
     async with call.services.database.session() as session:
-        await openings.lock_openings_until_commit(session)
+        await permissions.lock_permissions_until_commit(session)
         await _require_project(session, path.project_id)
-        others = await openings.list_openings_of_other_projects(session, path.project_id, {each.biz_id for each in new})
+        others = await permissions.list_permissions_of_other_projects(
+            session, path.project_id, {each.biz_id for each in new}
+        )
         _require_no_overlap_with_other_projects(new, others)
-        await openings.replace_openings(session, path.project_id, new)
-        is_restricted = await openings.has_any_opening(session)
-    get_transfer_context(call).openings.invalidate()
-    log.get(__name__).info("transfer_openings_set", project_id=path.project_id, openings=len(new))
-    return _build_openings_response(path.project_id, new, is_restricted=is_restricted)
+        await permissions.replace_permissions(session, path.project_id, new)
+        is_restricted = await permissions.has_any_permission(session)
+    get_transfer_context(call).permissions.invalidate()
+    log.get(__name__).info("transfer_permissions_set", project_id=path.project_id, permissions=len(new))
+    return _build_permissions_response(path.project_id, new, is_restricted=is_restricted)
 
 
 async def _require_project(session: Session, project_id: str) -> None:
@@ -375,22 +379,22 @@ async def _require_project(session: Session, project_id: str) -> None:
 
 
 def _require_no_overlap_with_other_projects(
-    new: Sequence[SendPermission], others: Sequence[tuple[str, SendPermission]]
+    new: Sequence[TransferPermission], others: Sequence[tuple[str, TransferPermission]]
 ) -> None:
     if conflict := rules.find_overlap_with_other_project(new, others):
-        opening, owner, other = conflict
+        permission, owner, other = conflict
         raise Conflict(
             TAKEN,
-            f"{opening.pair} cannot be opened here: {other.pair} is bound to the project {owner}.",
-            f"Take it back there first, by PUT /v1/projects/{owner}/transfer-openings without it.",
+            f"{permission.pair} cannot be permitted here: {other.pair} is bound to the project {owner}.",
+            f"Take it back there first, by PUT /v1/projects/{owner}/transfer-permissions without it.",
         )
 
 
-def _build_openings_response(
-    project_id: str, opened: Sequence[SendPermission], *, is_restricted: bool
-) -> SendPermissionsResponse:
-    return SendPermissionsResponse(
+def _build_permissions_response(
+    project_id: str, permitted: Sequence[TransferPermission], *, is_restricted: bool
+) -> TransferPermissionsResponse:
+    return TransferPermissionsResponse(
         project_id=project_id,
         is_restricted=is_restricted,
-        openings=[OpeningResponse.model_validate(each.model_dump()) for each in opened],
+        items=[TransferPermissionResponse.model_validate(each.model_dump()) for each in permitted],
     )

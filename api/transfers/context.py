@@ -28,18 +28,18 @@ from api.transfers.joins import JobJoiner
 from api.transfers.quotas import OPEN_TRANSFERS, OpenTransferCounter
 from domain.faults import Missing
 from domain.transfers import names
-from domain.transfers import openings as rules
+from domain.transfers import permissions as rules
 from domain.transfers.models import JOB_ID_MAX_BYTES, FileByBizAppAndPath, TransferState
 from domain.transfers.names import TransferJobKey, TransferTaskKey
-from domain.transfers.openings import SendPermission
+from domain.transfers.permissions import TransferPermission
 from infra import outages
 from services.services import Services
-from stores.transfers import jobs, openings, targets
+from stores.transfers import jobs, permissions, targets
 from stores.transfers.jobs import TargetOutcomeCount, TransferJobIdAndTimes
 from stores.transfers.targets import ProjectTarget, TargetDetails
 from workflows.transfers import handle as transfers_handle
 
-OPENINGS_CACHE_SECONDS = 1.0
+PERMISSIONS_CACHE_SECONDS = 1.0
 TARGETS_AT_A_TIME = 200
 COLLECTING_JOBS_MAX = 50
 """The jobs of open windows that a list shows at most."""
@@ -60,54 +60,54 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class SendPermissionsCache:
-    """The openings of projects, cached for a second, because every request to create a transfer needs them."""
+class TransferPermissionsCache:
+    """The permissions of projects, cached for a second, because every request to create a transfer needs them."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
-        self._cache: BoundedCache[str, tuple[float, list[SendPermission] | None]] = BoundedCache()
-        self._reads = UncachedReadByKey(self.load_openings_or_none_if_unrestricted)
+        self._cache: BoundedCache[str, tuple[float, list[TransferPermission] | None]] = BoundedCache()
+        self._reads = UncachedReadByKey(self.load_permissions_or_none_if_unrestricted)
 
     async def require_permission(
         self, project_id: str, file: FileByBizAppAndPath, user: str, folder: str, agent_ids: Collection[str]
     ) -> None:
-        """Return if the project may send a file to these hosts; everything is allowed while no project has openings.
+        """Return if the project may send a file to these hosts; everything is allowed while no project has permissions.
 
         Raises:
-            Forbidden: The project has no opening for some of it.
+            Forbidden: The project has no permission for some of it.
         """
-        opened = await self.get_openings_or_none_if_unrestricted(project_id)
-        if opened is not None:
-            rules.require_transfers_allowed_to_all_hosts(opened, file, user, folder, agent_ids)
+        permitted = await self.get_permissions_or_none_if_unrestricted(project_id)
+        if permitted is not None:
+            rules.require_transfers_allowed_to_all_hosts(permitted, file, user, folder, agent_ids)
 
-    async def get_openings_or_none_if_unrestricted(self, project_id: str) -> list[SendPermission] | None:
-        """Return the openings of a project; None while no project has any."""
+    async def get_permissions_or_none_if_unrestricted(self, project_id: str) -> list[TransferPermission] | None:
+        """Return the permissions of a project; None while no project has any."""
         cached = self._cache.get(project_id)
-        if cached and time.monotonic() - cached[0] < OPENINGS_CACHE_SECONDS:
+        if cached and time.monotonic() - cached[0] < PERMISSIONS_CACHE_SECONDS:
             return cached[1]
         return await self._reads.read_anew(project_id)
 
     def invalidate(self) -> None:
-        """Load all openings anew."""
+        """Load all permissions anew."""
         self._cache = BoundedCache()
 
-    async def load_openings_or_none_if_unrestricted(self, project_id: str) -> list[SendPermission] | None:
-        """Load and cache the openings of a project; None while no project has any."""
+    async def load_permissions_or_none_if_unrestricted(self, project_id: str) -> list[TransferPermission] | None:
+        """Load and cache the permissions of a project; None while no project has any."""
         loaded_at = time.monotonic()
         async with self._database.session() as session:
-            opened = await openings.find_openings_or_none_if_unrestricted(session, project_id)
-        self._cache.put_and_drop_oldest_if_full(project_id, (loaded_at, opened))
-        return opened
+            permitted = await permissions.find_permissions_or_none_if_unrestricted(session, project_id)
+        self._cache.put_and_drop_oldest_if_full(project_id, (loaded_at, permitted))
+        return permitted
 
 
 class TransferContext:
-    """What handlers share: joining, lookups, openings, and the issuing and checking of task ids."""
+    """What handlers share: joining, lookups, permissions, and the issuing and checking of task ids."""
 
     def __init__(self, services: Services) -> None:
         self.joiner = JobJoiner(services)
         self.lookup = BatchedTransferLookup(services)
         self.job_lists = UnsavedJobListerAndTargetCounter(services)
-        self.openings = SendPermissionsCache(services)
+        self.permissions = TransferPermissionsCache(services)
         self.window_seconds = services.settings.transfers.window_seconds
         peppers = services.settings.secrets.list_peppers()
         self._secrets = [hmac.digest(pepper.encode(), _PURPOSE, hashlib.sha256) for pepper in peppers]

@@ -164,7 +164,7 @@ class JobJoiner:
     async def start_retry(self, job: TransferJobKey, retry: FailedTargetsRetry) -> bool:
         """Start a job that retries failed targets at once; return False if the job exists."""
         now = datetime.now(UTC)
-        times = {"closes_at": now, "deadline_at": now + timedelta(seconds=self._settings.timeout_seconds)}
+        times = {"window_closes_at": now, "deadline_at": now + timedelta(seconds=self._settings.timeout_seconds)}
         job_input = self._build_job_input(job).model_copy(update={"retry": retry, **times})
         return await transfers_handle.start_retry_job(self._engine, job_input)
 
@@ -300,12 +300,14 @@ class JobJoiner:
 
     def _build_job_input(self, job: TransferJobKey) -> TransferJobInput:
         settings = self._settings
-        closes_at = datetime.fromtimestamp(names.compute_window_end(job.window_number, settings.window_seconds), UTC)
+        window_closes_at = datetime.fromtimestamp(
+            names.compute_window_end(job.window_number, settings.window_seconds), UTC
+        )
         return TransferJobInput(
             job_id=str(job),
             file=job.file,
-            closes_at=closes_at,
-            deadline_at=closes_at + timedelta(seconds=settings.timeout_seconds),
+            window_closes_at=window_closes_at,
+            deadline_at=window_closes_at + timedelta(seconds=settings.timeout_seconds),
             terminate_wait_seconds=settings.terminate_wait_seconds,
             host_wait_seconds=settings.host_wait_seconds,
             shard_targets=settings.shard_targets,

@@ -55,8 +55,8 @@ async def list_jobs(call: Call, query: TransferJobsQuery) -> PageResponse[Transf
     """
     job_lists, project_id, search = get_transfer_context(call).job_lists, call.project_filter, query.search or ""
     after = None if query.after is None else pagination.parse_numeric_id_or_zero(query.after[1])
-    filters = JobFilter(search, query.ended, query.reason, query.closes_after, query.closes_before)
-    is_old = after is not None or query.ended or query.reason is not None or query.closes_before is not None
+    filters = JobFilter(search, query.ended, query.reason, query.window_closes_after, query.window_closes_before)
+    is_old = after is not None or query.ended or query.reason is not None or query.window_closes_before is not None
     collecting = [] if is_old else await job_lists.list_jobs_not_saved_yet(project_id, search)
     rows = await jobs.list_job_page_plus_one(call.services.database, project_id, filters, after, query.limit)
     saved = [(job, row) for row in rows if (job := names.parse_job_id(row.job_id))]

@@ -147,7 +147,7 @@ async def _read_saved_job(
         **summary,
         cancelling=is_cancelled and not summary["status"].is_final,
         retries=await jobs.list_retry_job_ids(database, str(job), call.project_filter),
-        troubles=build_failure_groups(saved.outcomes),
+        failures_by_reason=build_failure_groups(saved.outcomes),
         targets=[TransferTargetResponse(**build_target_fields(each)) for each in page],
         next_cursor=str(page[-1].key) if len(rows) > len(page) else None,
     )

@@ -11,7 +11,7 @@ from api.http.models import Request
 from api.http.pagination import PageQuery
 from api.http.validation import QueryTimestamp
 from domain.transfers import models
-from domain.transfers import openings as rules
+from domain.transfers import permissions as rules
 from domain.transfers.models import (
     AGENT_ID_MAX_CHARACTERS,
     CONTAINER_ID_MAX_CHARACTERS,
@@ -105,12 +105,16 @@ class TransferJobsQuery(PageQuery):
     ended: bool | None = Field(default=None, description="true: only those whose targets all ended; false: the others")
     search: str | None = Field(default=None, max_length=300, description="only jobs whose id contains this text")
     reason: FailureReason | None = Field(default=None, description="only those with a target that failed for this")
-    closes_after: QueryTimestamp | None = Field(default=None, description="whose window ended at or after this time")
-    closes_before: QueryTimestamp | None = Field(default=None, description="whose window ended before this time")
+    window_closes_after: QueryTimestamp | None = Field(
+        default=None, description="whose window ended at or after this time"
+    )
+    window_closes_before: QueryTimestamp | None = Field(default=None, description="whose window ended before this time")
 
     @model_validator(mode="after")
     def _require_times_in_order(self) -> Self:
-        validation.require_start_before_end(self.closes_after, self.closes_before, ("closes_after", "closes_before"))
+        validation.require_start_before_end(
+            self.window_closes_after, self.window_closes_before, ("window_closes_after", "window_closes_before")
+        )
         return self
 
 
@@ -153,14 +157,14 @@ class RetryTransferJobRequest(Request):
     reason: FailureReason | None = Field(default=None, description="only those that failed for this reason")
 
 
-OPENINGS_MAX = 100
+PERMISSIONS_MAX = 100
 PREFIXES_MAX = 100
 HOSTS_MAX = 1_000
 
 _Host = Annotated[AgentId, AfterValidator(rules.validate_host_pattern)]
 
 
-class OpeningRequest(Request):
+class TransferPermissionRequest(Request):
     """Some transfers that the project may send. An empty list allows everything."""
 
     biz_id: Id
@@ -179,7 +183,9 @@ class OpeningRequest(Request):
     )
 
 
-class SetSendPermissionsRequest(Request):
-    """All openings of a project."""
+class SetTransferPermissionsRequest(Request):
+    """All permissions of a project."""
 
-    openings: list[OpeningRequest] = Field(max_length=OPENINGS_MAX, description="they replace the previous ones")
+    items: list[TransferPermissionRequest] = Field(
+        max_length=PERMISSIONS_MAX, description="they replace the previous ones"
+    )

@@ -1,4 +1,4 @@
-"""Responses about tasks, jobs and openings, and their builders."""
+"""Responses about tasks, jobs and permissions, and their builders."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TargetStatus(Response):
     message: str = Field(
         default="", description="the same as a sentence, and what to do; while GSE answers errors: what it says"
     )
-    next_try_at: AwareDatetime | None = Field(
+    next_attempt_at: AwareDatetime | None = Field(
         default=None, description="by when GSE is asked again while it answers errors; null else"
     )
     progress: int = Field(default=0, description="per cent")
@@ -109,8 +109,8 @@ class TargetsFailedAlike(Response):
     code: int | None = Field(description="GSE's code, if GSE reported one")
     meaning: str = Field(description="the same as a sentence, and what to do")
     count: int = Field(description="how many targets")
-    tries: int | None = Field(default=None, description="how often GSE was asked while it answers errors; null else")
-    next_try_at: AwareDatetime | None = Field(default=None, description="by when it is asked again; null else")
+    attempts: int | None = Field(default=None, description="how often GSE was asked while it answers errors; null else")
+    next_attempt_at: AwareDatetime | None = Field(default=None, description="by when it is asked again; null else")
 
 
 class HostTargetResponse(TransferTargetResponse):
@@ -138,7 +138,7 @@ class TransferJobSummary(Response):
     )
     partial: bool = Field(description="whether targets succeeded although the status is Failed or Timeout")
     counts: dict[TransferState, int] = Field(description="how many targets are in each state")
-    closes_at: AwareDatetime = Field(description="until when targets join")
+    window_closes_at: AwareDatetime = Field(description="until when targets join")
     deadline_at: AwareDatetime = Field(description="what is not done then ends as Timeout")
     finished_at: AwareDatetime | None = None
     retry_of: str | None = Field(default=None, description="the job whose failed targets this one sends again")
@@ -156,7 +156,7 @@ class TransferJobResponse(TransferJobSummary):
     """The state of a job, with a page of its targets."""
 
     cancelling: bool = Field(default=False, description="whether you cancelled it and targets have not ended yet")
-    troubles: list[TargetsFailedAlike] = Field(
+    failures_by_reason: list[TargetsFailedAlike] = Field(
         default=[], description="why targets did not get the file, the most frequent first"
     )
     retries: list[str] = Field(default=[], description="jobs that send targets of this one again, the first one first")
@@ -166,7 +166,7 @@ class TransferJobResponse(TransferJobSummary):
     )
 
 
-class OpeningResponse(Response):
+class TransferPermissionResponse(Response):
     """Some transfers that the project may send."""
 
     biz_id: int
@@ -177,18 +177,18 @@ class OpeningResponse(Response):
     hosts: list[str]
 
 
-class SendPermissionsResponse(Response):
+class TransferPermissionsResponse(Response):
     """What a project may send."""
 
     project_id: str
-    is_restricted: bool = Field(description="false while no project has an opening: then each may send everything")
-    openings: list[OpeningResponse]
+    is_restricted: bool = Field(description="false while no project has a permission: then each may send everything")
+    items: list[TransferPermissionResponse]
 
 
 def build_job_summary_fields(
     job: TransferJobKey,
     counts: Mapping[TransferState, int],
-    closes_at: datetime,
+    window_closes_at: datetime,
     deadline_at: datetime,
     finished_at: datetime | None = None,
     retry_of: str | None = None,
@@ -203,7 +203,7 @@ def build_job_summary_fields(
         "status": outcome.state,
         "partial": outcome.partial,
         "counts": {state: counts.get(state, 0) for state in TransferState},
-        "closes_at": closes_at,
+        "window_closes_at": window_closes_at,
         "deadline_at": deadline_at,
         "finished_at": finished_at,
         "retry_of": retry_of,
@@ -221,8 +221,8 @@ def build_failure_groups(outcomes: Sequence[TargetOutcomeCount]) -> list[Targets
             code=each.code,
             meaning=_explain_failure(each),
             count=each.count,
-            tries=each.trouble.tries if each.trouble else None,
-            next_try_at=each.trouble.next_try_at if each.trouble else None,
+            attempts=each.trouble.tries if each.trouble else None,
+            next_attempt_at=each.trouble.next_attempt_at if each.trouble else None,
         )
         for each in outcomes
         if each.trouble or each.state in (TransferState.FAILED, TransferState.TIMEOUT)
@@ -248,7 +248,7 @@ def build_target_fields(target: TargetRow) -> dict[str, Any]:
     return {
         **{name: getattr(target, name) for name in unchanged},
         "message": target.trouble.describe() if target.trouble else target.message,
-        "next_try_at": target.trouble.next_try_at if target.trouble else None,
+        "next_attempt_at": target.trouble.next_attempt_at if target.trouble else None,
         "target_agent_id": target.agent_id,
         "target_container_id": target.container_id,
         "target_file_dir": target.folder,

@@ -172,7 +172,7 @@ def _configure_installation(
     variables = {
         "HAULAGE_ADDRESSES__CREDENTIALS_FOLDER": str(folder / "credentials"),
         "HAULAGE_ADDRESSES__PUSH__SECRET": ours.SECRET,
-        "HAULAGE_ADDRESSES__RETRIES": str(RETRIES),
+        "HAULAGE_ADDRESSES__FAILED_CYCLES_MAX": str(RETRIES),
         **_build_module_variables(modules, batch),
     }
     if pubsub:

@@ -141,7 +141,7 @@ class CyclePlanResult(_ImmutableModelBase):
     """Swaps that failed in an earlier cycle; they are tried after the createUpdates."""
     loaded: int = 0
     superseded: int = 0
-    runs: int = 1
+    step_concurrency: int = 1
     """Steps that run in parallel, where order does not matter."""
     resumed: bool = False
     paused: bool = False

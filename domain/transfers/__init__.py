@@ -1,1 +1,1 @@
-"""The rules of transfers: joining a job, sending its shards over GSE, and openings."""
+"""The rules of transfers: joining a job, sending its shards over GSE, and permissions."""

@@ -247,7 +247,7 @@ class FailedGseCalls(BaseModel):
     """By when GSE is asked again, in seconds since 1970."""
 
     @property
-    def next_try_at(self) -> datetime:
+    def next_attempt_at(self) -> datetime:
         """By when GSE is asked again."""
         return datetime.fromtimestamp(self.again_at, UTC)
 
@@ -255,7 +255,7 @@ class FailedGseCalls(BaseModel):
         """Return a sentence for people: what GSE answered, how often it was tried, and what comes next."""
         times = "once" if self.tries == 1 else f"{self.tries} times in a row"
         return (
-            f"{self.answer} It was asked {times}, and is asked again by {self.next_try_at:%H:%M:%S} UTC "
+            f"{self.answer} It was asked {times}, and is asked again by {self.next_attempt_at:%H:%M:%S} UTC "
             "until the job's time is over."
         )
 

@@ -81,7 +81,7 @@ class TransferJobInput(BaseModel):
 
     job_id: str
     file: FileByBizAppAndPath
-    closes_at: datetime
+    window_closes_at: datetime
     """When the window ends; a retry begins at once."""
     retry: FailedTargetsRetry | None = None
     deadline_at: datetime

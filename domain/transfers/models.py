@@ -238,8 +238,8 @@ NOT_ASKED = (
     "for their turn, see HAULAGE_GSE__CONCURRENCY and HAULAGE_GSE__CALLS_PER_SECOND; then ask again."
 )
 ALL_LEFT_OUT = (
-    "Nothing was sent: when this retry began, each target was either not opened for the project any more or sent again "
-    "by another retry. See the job in `retry_of`."
+    "Nothing was sent: when this retry began, each target was either not permitted to the project any more or sent "
+    "again by another retry. See the job in `retry_of`."
 )
 LOST_TASK = "GSE began to send it and then did not know its own task any more, so it may have arrived."
 NO_REPORT = (

@@ -93,7 +93,7 @@ class TargetStatus(BaseModel):
     """Why it failed or ran out of time."""
     message: str = ""
     """The same as a sentence, and what to do; while GSE answers errors, what it says."""
-    next_try_at: datetime | None = None
+    next_attempt_at: datetime | None = None
     """By when GSE is asked again while it answers errors."""
     progress: int = 0
     """Per cent."""
@@ -125,9 +125,9 @@ class TargetsFailedAlike(BaseModel):
     meaning: str
     """The same as a sentence, and what to do."""
     count: int
-    tries: int | None = None
+    attempts: int | None = None
     """How often GSE was asked while it answers errors."""
-    next_try_at: datetime | None = None
+    next_attempt_at: datetime | None = None
 
 
 class TransferJobSummary(BaseModel):
@@ -141,7 +141,7 @@ class TransferJobSummary(BaseModel):
     partial: bool
     """Whether targets succeeded although the job failed or timed out."""
     counts: Mapping[TransferState, int]
-    closes_at: datetime
+    window_closes_at: datetime
     """Until then targets join."""
     deadline_at: datetime
     """What is not done by then ends as Timeout."""
@@ -164,7 +164,7 @@ class TransferJob(TransferJobSummary):
     """State of a job, why targets did not get the file, and the jobs that send those again."""
 
     cancelling: bool = False
-    troubles: Sequence[TargetsFailedAlike] = ()
+    failures_by_reason: Sequence[TargetsFailedAlike] = ()
     retries: Sequence[str] = ()
 
 

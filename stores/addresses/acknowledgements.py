@@ -206,7 +206,7 @@ async def write_results_and_count_ended_messages(
         await _remove_revived_from_logical_deletes(connection, done, updates)
         await _make_messages_due_that_waited_for_these(connection, settings, rows, updates)
         if params.phase is CyclePhase.WRITE and done:
-            await connection.execute(_RETRY_SWAPS, [row["uprn_1"] for row in done], settings.retries)
+            await connection.execute(_RETRY_SWAPS, [row["uprn_1"] for row in done], settings.failed_cycles_max)
         await _write_causing_delete_into_failed_swaps(connection, settings, failed, updates)
     paused = {each.id for each in updates if each.reason and each.reason.is_only_for_paused_modules}
     failures = sum(row["id"] not in paused for row in failed) if params.is_phase_without_later_retry else 0
@@ -234,9 +234,9 @@ async def _write_acknowledgements(
         settings.retry_pause_seconds,
         RETRY_PAUSE_MAX_SECONDS,
         settings.pause_seconds,
-        [settings.retries if each.overtaken else int(each.counts) for each in updates],
+        [settings.failed_cycles_max if each.overtaken else int(each.counts) for each in updates],
         [reasons.get(each.id) for each in updates],
-        settings.retries,
+        settings.failed_cycles_max,
         [each.counts_anew for each in updates],
     )
 
@@ -306,7 +306,9 @@ async def _make_messages_due_that_waited_for_these(
     if uprns := _list_uprns(row for row in rows if row["id"] in acknowledged):
         await connection.execute(_WAKE, uprns, [WaitKind.MISSING, WaitKind.BEHIND])
     if uprns := _list_uprns(
-        row for row in rows if _is_done_or_out_of_retries(row, settings.retries) and row["id"] not in acknowledged
+        row
+        for row in rows
+        if _is_done_or_out_of_retries(row, settings.failed_cycles_max) and row["id"] not in acknowledged
     ):
         await connection.execute(_WAKE, uprns, [WaitKind.BEHIND])
 
@@ -324,7 +326,7 @@ async def _write_causing_delete_into_failed_swaps(
     connection: Connection, settings: AddressSettings, failed: Sequence[Row], updates: Iterable[MessageLogUpdate]
 ) -> None:
     """Write into given-up swaps which message deleted the address that they miss."""
-    given_up = {row["id"] for row in failed if row["retry_times"] >= settings.retries}
+    given_up = {row["id"] for row in failed if row["retry_times"] >= settings.failed_cycles_max}
     lacking = [
         (each.id, uprn)
         for each in updates

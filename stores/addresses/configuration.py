@@ -88,14 +88,14 @@ class AddressOptions(_SettingsThatMayBeNone):
     pause_seconds: float | None = Field(
         default=None, ge=1, le=86_400, description="interval between cycles while there are no messages"
     )
-    retries: int | None = Field(
+    failed_cycles_max: int | None = Field(
         default=None, ge=1, le=1_000, description="failed cycles after which a message is given up"
     )
     retry_pause_seconds: float | None = Field(
         default=None, ge=0, le=86_400, description="pause before a message is retried; doubles each time"
     )
-    run_messages: int | None = Field(default=None, ge=1, le=500, description="messages that are sent together")
-    runs: int | None = Field(
+    group_messages_max: int | None = Field(default=None, ge=1, le=500, description="messages that are sent together")
+    step_concurrency: int | None = Field(
         default=None, ge=1, le=100, description="steps that run in parallel, where order does not matter"
     )
     check_hours: float | None = Field(

@@ -114,15 +114,15 @@ async def resume_or_begin_cycle(database: Database, settings: AddressSettings, c
         cycle_id=cycle_id,
         swaps=_build_swap_steps(fresh, settings),
         writes=ordering.split_into_parallel_steps(
-            _list_ids_not_superseded(creates, coalesced), settings.run_messages, settings.runs
+            _list_ids_not_superseded(creates, coalesced), settings.group_messages_max, settings.step_concurrency
         ),
         deletes=ordering.split_into_parallel_steps(
-            _list_ids_not_superseded(deletes, coalesced), settings.run_messages, settings.runs
+            _list_ids_not_superseded(deletes, coalesced), settings.group_messages_max, settings.step_concurrency
         ),
         waiting=len(failed),
         loaded=len(swaps) + len(creates) + len(deletes),
         superseded=len(coalesced.superseded),
-        runs=settings.runs,
+        step_concurrency=settings.step_concurrency,
     )
 
 
@@ -133,14 +133,14 @@ def _build_unfinished_rest_of_cycle(cycle_id: str, rows: Sequence[Row], settings
         cycle_id=cycle_id,
         swaps=_build_swap_steps([row for row in left[Topic.SWAP] if row["fresh"]], settings),
         writes=ordering.split_into_parallel_steps(
-            [row["id"] for row in left[Topic.CREATE_UPDATE]], settings.run_messages, settings.runs
+            [row["id"] for row in left[Topic.CREATE_UPDATE]], settings.group_messages_max, settings.step_concurrency
         ),
         deletes=ordering.split_into_parallel_steps(
-            [row["id"] for row in left[Topic.DELETE]], settings.run_messages, settings.runs
+            [row["id"] for row in left[Topic.DELETE]], settings.group_messages_max, settings.step_concurrency
         ),
         waiting=sum(not row["fresh"] for row in left[Topic.SWAP]),
         loaded=len(rows),
-        runs=settings.runs,
+        step_concurrency=settings.step_concurrency,
         resumed=True,
     )
 
@@ -157,7 +157,7 @@ async def _select_due_messages_of_each_topic(connection: Connection, settings: A
     found: list[list[Row]] = []
     for topic in TOPIC_ORDER:
         most = settings.threshold if reserved else settings.threshold - sum(map(len, found))
-        found.append(await connection.fetch(_READ[topic], settings.retries, most) if most else [])
+        found.append(await connection.fetch(_READ[topic], settings.failed_cycles_max, most) if most else [])
     if reserved and settings.threshold < len(TOPIC_ORDER):
         return _take_oldest_message_of_each_topic(found, settings.threshold)
     capacities = ordering.divide_cycle_capacity_among_topics(
@@ -193,7 +193,7 @@ async def _assign_messages_to_cycle(
 def _build_swap_steps(swaps: Sequence[Row], settings: AddressSettings) -> list[CycleStep]:
     pairs = [SwapMessageUprns(row["id"], row["uprn_1"], row["uprn_2"]) for row in swaps]
     return ordering.pack_or_split_groups_into_sequential_steps(
-        ordering.group_swaps_without_shared_uprns(pairs), settings.run_messages
+        ordering.group_swaps_without_shared_uprns(pairs), settings.group_messages_max
     )
 
 

@@ -162,7 +162,7 @@ async def find_blocker_of_each_blocked_message(
     last = max((each.seq for each in operations), default=0)
     async with database.connection() as connection:
         if params.phase in (CyclePhase.SWAP, CyclePhase.WAIT):
-            rows = await connection.fetch(_UNFINISHED_NEAR_SWAPS, uprns, last, settings.retries)
+            rows = await connection.fetch(_UNFINISHED_NEAR_SWAPS, uprns, last, settings.failed_cycles_max)
         else:
             rows = await connection.fetch(_UNFINISHED_NEAR_WRITES, uprns)
     if not rows:

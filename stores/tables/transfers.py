@@ -1,4 +1,4 @@
-"""Transfers: jobs, shards with their GSE tasks, targets with their states, cancellations and openings."""
+"""Transfers: jobs, shards with their GSE tasks, targets with their states, cancellations and permissions."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ class TransferCancellation(TableRow, table=True):
     cancelled_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
 
 
-class SendPermissionRow(TableRow, table=True):
-    """Some transfers that a project may send; see `domain.transfers.openings`. A project's list is replaced whole."""
+class TransferPermissionRow(TableRow, table=True):
+    """Transfers that a project may send; see `domain.transfers.permissions`. A project's list is replaced whole."""
 
     __tablename__ = "transfer_openings"
 

@@ -110,8 +110,8 @@ class JobFilter:
     reason: FailureReason | None = None
     """Only jobs of which a target failed for this reason."""
 
-    closes_after: datetime | None = None
-    closes_before: datetime | None = None
+    window_closes_after: datetime | None = None
+    window_closes_before: datetime | None = None
 
 
 _NAMES = tuple(TransferJobIdAndTimes.__slots__)
@@ -172,7 +172,7 @@ async def list_job_page_plus_one(
     Args:
         before: The key of the last row of the previous page.
     """
-    values = (filters.search, filters.ended, filters.reason, filters.closes_after, filters.closes_before)
+    values = (filters.search, filters.ended, filters.reason, filters.window_closes_after, filters.window_closes_before)
     async with database.connection() as connection:
         rows = await connection.fetch(_LIST, before, project_id, *values, limit + 1)
     return [TransferJobIdAndTimes(*(row[name] for name in _NAMES)) for row in rows]

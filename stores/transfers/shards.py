@@ -24,12 +24,12 @@ from domain.transfers.joining import (
     TransferJobInput,
 )
 from domain.transfers.models import FailureReason, FileByBizAppAndPath, TransferSpec, TransferState
-from domain.transfers.openings import filter_allowed_hosts
+from domain.transfers.permissions import filter_allowed_hosts
 from domain.transfers.shards import GseTask, ShardTarget
 from infra.database import Database
 from infra.limits import spend_in_transaction
 from stores.tables.transfers import ALL_TARGETS
-from stores.transfers import openings
+from stores.transfers import permissions
 from stores.transfers.targets import FINAL_STATES, MESSAGE_MAX_CHARACTERS
 
 UNFINISHED_RETENTION: Final = timedelta(hours=2)
@@ -102,15 +102,15 @@ async def insert_failed_targets_as_retry_shards(
 ) -> list[ShardNumberAndTargetCount]:
     """Insert the failed targets of an earlier job as shards of this one, and return the shards.
 
-    Each failed target goes to one retry only; one that is not opened for the project now goes to none, since it may
-    have failed, or the openings may have changed, after the request was checked. The project's quota of the day gets
+    Each failed target goes to one retry only; one that is not permitted for the project now goes to none, since it may
+    have failed, or the permissions may have changed, after the request was checked. The project's quota of the day gets
     back what is left out. If that is all, the project sees the job without targets. A repeated call returns the shards
     that exist.
     """
     groups = await _load_failed_targets(database, retry)
-    await _leave_out_targets_not_opened(database, retry.project_id, job.file, groups)
+    await _leave_out_targets_not_permitted(database, retry.project_id, job.file, groups)
     registry = JobTargetRegistry(job)
-    registry.register_groups_within_limits(JoinBatch(groups=groups), job.closes_at)
+    registry.register_groups_within_limits(JoinBatch(groups=groups), job.window_closes_at)
     shards = registry.build_shards()
     async with database.connection() as connection, connection.transaction():
         job_row = await _ensure_job_row(connection, job)
@@ -121,7 +121,7 @@ async def insert_failed_targets_as_retry_shards(
         marked = {row["key"] for row in await connection.fetch(_MARK_RETRIED, retry.job_id, keys)}
         for shard in shards:
             shard.targets = [target for target in shard.targets if target[0] in marked]
-            shard.joined_at = [job.closes_at.timestamp()] * len(shard.targets)
+            shard.joined_at = [job.window_closes_at.timestamp()] * len(shard.targets)
         shards = [shard for shard in shards if shard.targets]
         await _insert_new_shards_with_targets(connection, job_row, shards)
         if not shards:
@@ -236,7 +236,7 @@ async def _ensure_job_row(connection: Connection, job: TransferJobInput) -> int:
         ON CONFLICT (job_id) DO UPDATE SET job_id = excluded.job_id RETURNING id
         """,
         job.job_id,
-        job.closes_at,
+        job.window_closes_at,
         job.deadline_at,
         job.deadline_at + UNFINISHED_RETENTION,
         job.retry.job_id if job.retry else None,
@@ -287,16 +287,16 @@ async def _load_failed_targets(database: Database, retry: FailedTargetsRetry) ->
     return list(groups.values())
 
 
-async def _leave_out_targets_not_opened(
+async def _leave_out_targets_not_permitted(
     database: Database, project_id: str, file: FileByBizAppAndPath, groups: Sequence[TargetsWithSameSpec]
 ) -> None:
     async with database.session() as session:
-        opened = await openings.find_openings_or_none_if_unrestricted(session, project_id)
-    if opened is None:
+        permitted = await permissions.find_permissions_or_none_if_unrestricted(session, project_id)
+    if permitted is None:
         return
     for group in groups:
         agent_ids = {agent_id for _, agent_id, _ in group.targets}
-        allowed = filter_allowed_hosts(opened, file, group.spec.user, group.spec.folder, agent_ids)
+        allowed = filter_allowed_hosts(permitted, file, group.spec.user, group.spec.folder, agent_ids)
         group.targets = [target for target in group.targets if target[1] in allowed]
 
 

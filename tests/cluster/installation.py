@@ -43,8 +43,8 @@ CREDENTIALS_ON_HOSTS = "/opt/haulage/.haulage-lab/outside/credentials"
 """Every host sees the checkout, so that a test can lay credentials down while the lab runs."""
 QUICK: Mapping[str, object] = {
     "ADDRESSES__PAUSE_SECONDS": 1.0,
-    "ADDRESSES__RETRIES": 1_000,
-    "ADDRESSES__RUN_MESSAGES": 20,
+    "ADDRESSES__FAILED_CYCLES_MAX": 1_000,
+    "ADDRESSES__GROUP_MESSAGES_MAX": 20,
     "ADDRESSES__PUSH__SECRET": PUSH_SECRET,
     "ORDERS__SERVE_SECONDS": 1.0,
     "TRANSFERS__WINDOW_SECONDS": 2,

@@ -267,7 +267,7 @@ async def test_the_admin_sees_every_project_s_jobs_and_acts_for_one(
     await admin_page.get_by_role("dialog").get_by_role("button", name="Cancel 1 target").click()
 
     await expect(admin_page.get_by_text("1 target did not get the file.")).to_be_visible()
-    assert (await transfers.job(job_id))["troubles"][0]["reason"] == "cancelled"
+    assert (await transfers.job(job_id))["failures_by_reason"][0]["reason"] == "cancelled"
     await admin_page.goto("/console/transfers/new")
     await expect(admin_page.get_by_role("button", name="Send")).to_be_visible()
 

@@ -122,8 +122,8 @@ async def walk(deployments: Deployments, tmp_path: Path) -> AsyncIterator[Walk]:
                     keys_url=f"{service.base}/keys/fails",
                 ),
                 "pause_seconds": 1.0,
-                "retries": 1,
-                "run_messages": 10,
+                "failed_cycles_max": 1,
+                "group_messages_max": 10,
                 "threshold": 100,
             },
         }

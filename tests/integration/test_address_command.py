@@ -58,7 +58,7 @@ async def terminal(settings: Settings, tmp_path: Path) -> AsyncIterator[Terminal
     async with running_intake(settings) as intake:
         pubsub = intake.settings.addresses.pubsub
         async with (
-            running_addresses(settings, tmp_path, retries=2, pubsub=pubsub) as addresses,
+            running_addresses(settings, tmp_path, failed_cycles_max=2, pubsub=pubsub) as addresses,
             running_worker(intake.settings, [names.INTAKE_QUEUE]),
         ):
             await addresses.resume()

@@ -62,15 +62,15 @@ async def test_versions_are_kept_with_who_set_them(installation: Addresses) -> N
     """PUT sets all, PATCH some, null takes away, and the same again is no version."""
     first = await send(installation, "PUT", threshold=7, modules={"ed": {"batch": 3}})
     same = await send(installation, "PUT", threshold=7, modules={"ed": {"batch": 3}})
-    second = await send(installation, "PATCH", retries=4, modules={"ed": {"concurrency": 2}})
+    second = await send(installation, "PATCH", failed_cycles_max=4, modules={"ed": {"concurrency": 2}})
     third = await send(installation, "PATCH", threshold=None)
     fourth = await send(installation, "PUT")
 
     assert first["version"] == same["version"] < second["version"] < third["version"] < fourth["version"]
     ed = second["effective"]["modules"]["ed"]
-    assert (second["effective"]["threshold"], second["effective"]["retries"]) == (7, 4)
+    assert (second["effective"]["threshold"], second["effective"]["failed_cycles_max"]) == (7, 4)
     assert (ed["batch"], ed["concurrency"]) == (3, 2)
-    assert (third["effective"]["threshold"], third["effective"]["retries"]) == (10_000, 4)
+    assert (third["effective"]["threshold"], third["effective"]["failed_cycles_max"]) == (10_000, 4)
     assert fourth["effective"] == (await installation.ask("GET", "config")).body["effective"]
     listed = (await installation.ask("GET", "config/versions")).body["items"]
     assert [each["version"] for each in listed] == [each["version"] for each in (fourth, third, second, first)]
@@ -84,11 +84,16 @@ async def test_versions_are_kept_with_who_set_them(installation: Addresses) -> N
 async def test_changes_at_the_same_time_are_all_kept(installation: Addresses) -> None:
     """Each is made to what the one before left."""
     await asyncio.gather(
-        *(send(installation, "PATCH", **{name: 3}) for name in ("threshold", "retries", "runs", "run_messages"))
+        *(
+            send(installation, "PATCH", **{name: 3})
+            for name in ("threshold", "failed_cycles_max", "step_concurrency", "group_messages_max")
+        )
     )
 
     own = (await installation.ask("GET", "config")).body["own"]
-    assert [own[name] for name in ("threshold", "retries", "runs", "run_messages")] == [3] * 4
+    assert [own[name] for name in ("threshold", "failed_cycles_max", "step_concurrency", "group_messages_max")] == [
+        3
+    ] * 4
 
 
 @pytest.mark.parametrize(
@@ -149,7 +154,7 @@ async def test_a_cycle_that_has_begun_ends_as_it_began(installation: Addresses) 
     """A change that comes in the middle is for the next one, also where steps of this one have not begun."""
     late = OssRule(action=OssAction.LATE, modules=frozenset({"ed"}), seconds=15, times=1)
     installation.modules.set(OssScenario(rules=(late,)))
-    await send(installation, "PUT", run_messages=1, runs=1, modules={"ed": {"batch": 1}})
+    await send(installation, "PUT", group_messages_max=1, step_concurrency=1, modules={"ed": {"batch": 1}})
     ids = [await installation.publish(Topic.CREATE_UPDATE, uprn=n, address_id=n, record={}) for n in (1, 2)]
     await installation.resume()
     # What a module is asked before, such as which operations it can do, is no sign that a cycle has begun.
@@ -168,7 +173,7 @@ async def test_a_cycle_that_has_begun_ends_as_it_began(installation: Addresses) 
 async def test_retries_that_are_set_decide_when_a_message_is_given_up(installation: Addresses) -> None:
     """For cycles, for lists and for figures alike."""
     installation.modules.set(OssScenario(rules=(OssRule(action=OssAction.FAIL, modules=frozenset({"wfm"})),)))
-    await send(installation, "PUT", retries=1)
+    await send(installation, "PUT", failed_cycles_max=1)
     id_ = await installation.publish(Topic.CREATE_UPDATE, uprn=1, address_id=1, record={})
     await installation.resume()
 
@@ -179,7 +184,7 @@ async def test_retries_that_are_set_decide_when_a_message_is_given_up(installati
     assert (await installation.row(id_))["retry_times"] == 1
     listed = await installation.ask("GET", "messages", params={"state": "given_up"})
     assert [each["message_id"] for each in listed.body["items"]] == [id_]
-    await send(installation, "PUT", retries=5)
+    await send(installation, "PUT", failed_cycles_max=5)
     assert (await installation.ask("GET", f"messages/{id_}")).body["state"] != "given_up"
 
 

@@ -93,7 +93,7 @@ async def test_modules_agree_when_all_are_well_again(
         peers = module_peers.module_settings(
             oss.base, tmp_path, batch=batch, retries=1, timeout_seconds=1, breaker_seconds=0
         )
-        addresses = peers.model_copy(update={"run_messages": 20, "threshold": 60})
+        addresses = peers.model_copy(update={"group_messages_max": 20, "threshold": 60})
         async with running_worker(settings.model_copy(update={"addresses": addresses}), [names.QUEUE]) as running:
             engine = running.services.engine
             incoming, inbox = ChangePublisher(dice).messages(MESSAGES), MessageLogAndQuarantineWriter(database, 10_000)

@@ -151,7 +151,7 @@ async def test_only_modules_that_have_not_acknowledged_are_called_again(world: C
 
 async def test_the_last_message_of_an_address_makes_the_others_needless(world: CycleHarness) -> None:
     """A13: they are done, without an acknowledgement, and say who followed them; also one that was given up."""
-    change_settings(world, retries=1)
+    change_settings(world, failed_cycles_max=1)
     await world.publish([create("a", 1)])
     world.modules.broken = {(Module.IM, 1)}
     await world.cycle()
@@ -247,7 +247,7 @@ async def test_a_restored_log_gives_no_id_again_that_modules_know(world: CycleHa
 
 async def test_a_swap_that_was_overtaken_is_refused_with_the_name_of_the_other(world: CycleHarness) -> None:
     """A7: a given-up message does not undo a later one; nor is it reported as done, since nothing replaces it."""
-    change_settings(world, retries=1)
+    change_settings(world, failed_cycles_max=1)
     await world.publish([create("a", 1), create("c", 3), swap("old", 1, 2)])
     await world.cycle()
     await world.publish([create("b", 2), swap("young", 1, 3)])
@@ -269,7 +269,7 @@ async def test_a_swap_that_was_overtaken_is_refused_with_the_name_of_the_other(w
 @pytest.mark.parametrize("is_heard", [False, True], ids=["unheard", "heard"])
 async def test_an_overtaken_swap_names_one_whose_answers_were_lost(world: CycleHarness, is_heard: bool) -> None:
     """A7: all modules applied it, no answer arrived, and an operator skipped it: its effect is found all the same."""
-    change_settings(world, retries=1)
+    change_settings(world, failed_cycles_max=1)
     await world.publish([create("a", 1), create("c", 3), swap("old", 1, 2)])
     await world.cycle()
     await world.publish([swap("young", 1, 3)])
@@ -295,7 +295,7 @@ async def test_an_overtaken_swap_names_one_whose_answers_were_lost(world: CycleH
 
 async def test_an_overtaken_swap_says_so_where_the_other_is_forgotten(world: CycleHarness) -> None:
     """A7: the modules know of it, and neither the log nor its history does any more."""
-    change_settings(world, retries=1)
+    change_settings(world, failed_cycles_max=1)
     await world.publish([create("a", 1), create("c", 3), swap("old", 1, 2)])
     await world.cycle()
     await world.publish([swap("young", 1, 3)])

@@ -41,7 +41,7 @@ WFM_AWAY = [None, None, Fault.AWAY, None]
 async def world(stack: EmbeddedStack, database_url: str) -> AsyncIterator[CycleHarness]:
     """One address in four modules; WFM has orders of it in flight."""
     settings = stack.build_settings().database.model_copy(update={"url": SecretStr(database_url)})
-    world = CycleHarness(settings, retries=1)
+    world = CycleHarness(settings, failed_cycles_max=1)
     await world.begin()
     await world.publish([create("first", GONE)])
     await world.cycle()
@@ -93,7 +93,7 @@ async def test_a_delete_that_a_create_overtakes_is_heard_of(world: CycleHarness)
 
 async def test_a_delete_that_a_create_supersedes_is_heard_of(world: CycleHarness) -> None:
     """A11: it was going to be sent again."""
-    world.settings = world.settings.model_copy(update={"retries": 5})
+    world.settings = world.settings.model_copy(update={"failed_cycles_max": 5})
     await cycle(world, delete("gone"), faults=WFM_LOST)
     await cycle(world, create("new", NEW))
 
@@ -103,7 +103,7 @@ async def test_a_delete_that_a_create_supersedes_is_heard_of(world: CycleHarness
 
 async def test_a_delete_that_other_modules_find_stale_is_heard_of(world: CycleHarness) -> None:
     """A11: the module that may have applied it is away when the others know better."""
-    world.settings = world.settings.model_copy(update={"retries": 5})
+    world.settings = world.settings.model_copy(update={"failed_cycles_max": 5})
     await cycle(world, delete("gone"), faults=[Fault.AWAY, None, Fault.LOST, None])
     world.modules.books[Module.ED].record_seq[1] = 1_000
     await world.make_all_due()
@@ -153,7 +153,7 @@ async def test_nothing_is_listed_of_what_never_took_effect(world: CycleHarness) 
 
 async def test_what_may_still_take_effect_is_asked_about_until_it_cannot(world: CycleHarness) -> None:
     """A call that was given up may arrive until a younger one has."""
-    world.settings = world.settings.model_copy(update={"retries": 5})
+    world.settings = world.settings.model_copy(update={"failed_cycles_max": 5})
     await cycle(world, delete("gone"), faults=WFM_LATE)
     late, world.modules.on_the_way = world.modules.on_the_way, []
     await cycle(world, create("new", NEW), faults=WFM_AWAY)
@@ -237,7 +237,7 @@ async def test_a_run_without_work_asks_about_what_was_not_heard(
     """Over HTTP: the module answered nothing until long after the last message."""
     async with running_oss(tmp_path) as oss:
         peers = module_peers.module_settings(oss.base, tmp_path, retries=0, timeout_seconds=5, breaker_seconds=0)
-        addresses = peers.model_copy(update={"retries": 1})
+        addresses = peers.model_copy(update={"failed_cycles_max": 1})
         async with running_worker(settings.model_copy(update={"addresses": addresses}), [names.QUEUE]) as running:
             engine, inbox = running.services.engine, CycleHarness(settings.database)
 

@@ -31,7 +31,7 @@ async def publish_creates(addresses: Addresses, count: int) -> dict[int, int]:
 @pytest.mark.long
 async def test_innocents_pay_nothing_for_a_hundred_poisons(settings: Settings, tmp_path: Path) -> None:
     """One module cannot digest a fifth of a batch: these are given up, and all others applied, without a failed try."""
-    async with running_addresses(settings, tmp_path, retries=RETRIES, runs=1) as addresses:
+    async with running_addresses(settings, tmp_path, failed_cycles_max=RETRIES, step_concurrency=1) as addresses:
         addresses.modules.set(
             OssScenario(rules=(OssRule(action=OssAction.CHOKE, modules=frozenset({"od"}), uprns=POISONED),))
         )
@@ -54,7 +54,7 @@ async def test_innocents_pay_nothing_for_a_hundred_poisons(settings: Settings, t
 async def test_an_open_breaker_costs_no_try(settings: Settings, tmp_path: Path) -> None:
     """Cycle after cycle finds it open and sends nothing; what waited is applied once it closes."""
     calls = {"breaker_failures": 1, "breaker_seconds": 3_600.0}
-    async with running_addresses(settings, tmp_path, retries=1, calls=calls) as addresses:
+    async with running_addresses(settings, tmp_path, failed_cycles_max=1, calls=calls) as addresses:
         addresses.modules.set(OssScenario(rules=(OssRule(action=OssAction.RESET, modules=frozenset({"od"})),)))
         ids = await publish_creates(addresses, 3)
         await addresses.resume()

@@ -150,7 +150,7 @@ class Promises(RuleBasedStateMachine):
         assert sorted(row["msg_no"] for row in rows.values()) == sorted(self.sent)
         for row in rows.values():
             acks = [row[ack] for ack in ACKS]
-            assert row["retry_times"] <= self.world.settings.retries
+            assert row["retry_times"] <= self.world.settings.failed_cycles_max
             match row["proc_flag"]:
                 case "Y":
                     assert row["topic"] != Topic.SWAP or not row["superseded_by"], "nothing stands for a swap"
@@ -169,7 +169,7 @@ class Promises(RuleBasedStateMachine):
         """What one whole cycle may and must do to the log."""
         rows = self.run(self.world.rows())
         [cycle] = self.world.cycles[known:]
-        plan, limit = cycle.plan, self.world.settings.retries
+        plan, limit = cycle.plan, self.world.settings.failed_cycles_max
         assert not [row for row in rows.values() if row["proc_flag"] == "P"], "A6: who owns it?"
         assert plan.loaded <= THRESHOLD, "A14"
         winners = [rows[id_]["uprn_1"] for step in (*plan.writes, *plan.deletes) for ids in step for id_ in ids]
@@ -194,7 +194,7 @@ class Promises(RuleBasedStateMachine):
             case "behind":
                 assert more == 0, row
             case "overtaken":
-                assert row["retry_times"] == self.world.settings.retries, row
+                assert row["retry_times"] == self.world.settings.failed_cycles_max, row
             case "failed" | "missing" if may_be_away:
                 assert more in (0, 1), row
             case _:
@@ -262,7 +262,7 @@ def _play_machine(stack: EmbeddedStack, database_url: str) -> None:
     world = CycleHarness(
         stack.build_settings().database.model_copy(update={"url": SecretStr(database_url)}),
         threshold=THRESHOLD,
-        run_messages=3,
+        group_messages_max=3,
     )
 
     class Machine(Promises):

@@ -34,7 +34,7 @@ async def test_one_hopeless_swap_takes_nobody_with_it(world: CycleHarness) -> No
     await settle(world)
 
     rows = await load_by_number(world)
-    assert (rows["hopeless"]["proc_flag"], rows["hopeless"]["retry_times"]) == ("N", world.settings.retries)
+    assert (rows["hopeless"]["proc_flag"], rows["hopeless"]["retry_times"]) == ("N", world.settings.failed_cycles_max)
     behind = [rows[f"s{uprn}"] for uprn in range(2, BEHIND + 2)]
     assert {(row["proc_flag"], row["retry_times"]) for row in behind} == {("Y", 0)}
     # Each swap passes the address of UPRN 1 on to the next one.
@@ -48,7 +48,7 @@ async def test_one_hopeless_swap_takes_nobody_with_it(world: CycleHarness) -> No
 async def test_modules_that_are_away_cost_no_try(world: CycleHarness) -> None:
     """However long: what waited for them is applied when they are back."""
     await world.publish([create("a", 1), create("b", 2)])
-    for _ in range(3 * world.settings.retries):
+    for _ in range(3 * world.settings.failed_cycles_max):
         world.modules.faults = [Fault.AWAY] * 100
         await world.cycle()
         await world.make_all_due()
@@ -66,7 +66,7 @@ async def test_a_swap_is_given_up_only_when_all_modules_could_be_asked(world: Cy
     await world.publish([create("a", 1), create("b", 2)])
     await settle(world)
     await world.publish([swap("hopeless", 1, 99), swap("next", 1, 2)])
-    for _ in range(3 * world.settings.retries):
+    for _ in range(3 * world.settings.failed_cycles_max):
         # Of the modules asked for both sides, only the first answers.
         world.modules.faults = [None, Fault.AWAY, Fault.AWAY, Fault.AWAY] * 2
         await world.cycle()
@@ -78,7 +78,7 @@ async def test_a_swap_is_given_up_only_when_all_modules_could_be_asked(world: Cy
     await settle(world)
 
     rows = await load_by_number(world)
-    assert (rows["hopeless"]["proc_flag"], rows["hopeless"]["retry_times"]) == ("N", world.settings.retries)
+    assert (rows["hopeless"]["proc_flag"], rows["hopeless"]["retry_times"]) == ("N", world.settings.failed_cycles_max)
     assert "unsure" not in rows["hopeless"]["wait_reason"]
     assert rows["next"]["proc_flag"] == "Y"
 
@@ -97,7 +97,7 @@ async def test_what_was_given_up_is_tried_again_when_its_address_appears(world: 
     """No operator has to know of it."""
     await world.publish([create("a", 1), swap("s", 1, 2)])
     await settle(world)
-    assert (await load_by_number(world))["s"]["retry_times"] == world.settings.retries
+    assert (await load_by_number(world))["s"]["retry_times"] == world.settings.failed_cycles_max
 
     await world.publish([create("c", 3)])
     await settle(world)
@@ -121,7 +121,10 @@ async def test_tries_for_want_of_a_side_are_not_counted_once_it_came(world: Cycl
     await world.publish([swap("s", 1, 2)])
     await settle(world)
     row = (await load_by_number(world))["s"]
-    assert (row["retry_times"], row["reason"]) == (world.settings.retries, "The address was deleted by message gone.")
+    assert (row["retry_times"], row["reason"]) == (
+        world.settings.failed_cycles_max,
+        "The address was deleted by message gone.",
+    )
 
     await world.publish([create("again", 2)])
     await world.cycle()
@@ -153,8 +156,10 @@ async def test_a_swap_whose_side_came_is_given_up_after_as_many_failures_as_othe
     await settle(world)
 
     row = (await load_by_number(world))["s"]
-    assert (row["wait_reason"]["kind"], row["retry_times"]) == ("failed", world.settings.retries)
-    assert [bool(each.plan.loaded) for each in world.cycles[cycles:]] == [True] * world.settings.retries + [False]
+    assert (row["wait_reason"]["kind"], row["retry_times"]) == ("failed", world.settings.failed_cycles_max)
+    assert [bool(each.plan.loaded) for each in world.cycles[cycles:]] == [True] * world.settings.failed_cycles_max + [
+        False
+    ]
 
 
 async def test_what_was_given_up_is_tried_again_however_its_address_came(world: CycleHarness) -> None:
@@ -163,7 +168,7 @@ async def test_what_was_given_up_is_tried_again_however_its_address_came(world: 
     await settle(world)
     assert (
         await delivery.allow_retry_of_swaps_no_longer_missing_side(
-            world.database, world.settings.retries, world.modules
+            world.database, world.settings.failed_cycles_max, world.modules
         )
         == 0
     )
@@ -172,7 +177,7 @@ async def test_what_was_given_up_is_tried_again_however_its_address_came(world: 
         world.modules.books[module].live[2] = (1_002, {"n": 0})
     assert (
         await delivery.allow_retry_of_swaps_no_longer_missing_side(
-            world.database, world.settings.retries, world.modules
+            world.database, world.settings.failed_cycles_max, world.modules
         )
         == 0
     )
@@ -180,14 +185,14 @@ async def test_what_was_given_up_is_tried_again_however_its_address_came(world: 
     world.modules.faults = [None, Fault.AWAY]
     assert (
         await delivery.allow_retry_of_swaps_no_longer_missing_side(
-            world.database, world.settings.retries, world.modules
+            world.database, world.settings.failed_cycles_max, world.modules
         )
         == 0
     )
     world.modules.faults = []
     assert (
         await delivery.allow_retry_of_swaps_no_longer_missing_side(
-            world.database, world.settings.retries, world.modules
+            world.database, world.settings.failed_cycles_max, world.modules
         )
         == 1
     )
@@ -200,7 +205,7 @@ async def test_what_was_given_up_is_tried_again_however_its_address_came(world: 
 
 async def test_cycles_look_for_addresses_that_came_otherwise(settings: Settings, tmp_path: Path) -> None:
     """An operator inserted it into the modules directly, and nothing more is published."""
-    async with running_addresses(settings, tmp_path, retries=1) as addresses:
+    async with running_addresses(settings, tmp_path, failed_cycles_max=1) as addresses:
         await addresses.publish(Topic.CREATE_UPDATE, uprn=1, address_id=10, record={"n": 1})
         id_ = await addresses.publish(Topic.SWAP, uprn_1=1, uprn_2=2)
         await addresses.resume()
@@ -261,7 +266,7 @@ async def test_who_queues_goes_on_when_its_head_is_skipped(world: CycleHarness) 
         await world.cycle()
         await world.make_all_due()
     rows = await load_by_number(world)
-    assert (rows["head"]["retry_times"], rows["next"]["retry_times"]) == (world.settings.retries, 0)
+    assert (rows["head"]["retry_times"], rows["next"]["retry_times"]) == (world.settings.failed_cycles_max, 0)
     assert rows["next"]["wait_reason"] == {"kind": "behind", "behind": rows["head"]["id"]}
     await world.cycle()
     world.modules.broken = set()
@@ -278,7 +283,7 @@ async def test_a_chain_is_tried_again_by_one_action(world: CycleHarness) -> None
     await world.publish([swap("s", 1, 2), swap("t", 2, 3), swap("u", 3, 4), swap("other", 8, 9)])
     await settle(world)
     rows = await load_by_number(world)
-    retries = world.settings.retries
+    retries = world.settings.failed_cycles_max
     assert {rows[each]["retry_times"] for each in ("s", "t", "u", "other")} == {retries}
 
     changed = await actions.retry_linked_messages(world.database, rows["u"]["id"], BY)
@@ -320,7 +325,7 @@ async def test_a_chain_that_is_too_long_is_retried_by_age(world: CycleHarness) -
 @pytest.mark.parametrize("retries", [1, 3])
 async def test_a_swap_that_was_overtaken_is_not_tried_for_ever(world: CycleHarness, retries: int) -> None:
     """It waits for a person at once: no further try can succeed."""
-    change_settings(world, retries=retries)
+    change_settings(world, failed_cycles_max=retries)
     await world.publish([create("a", 1), create("c", 3), swap("old", 1, 2)])
     await settle(world)
     await world.publish([swap("young", 1, 3)])

@@ -83,7 +83,7 @@ async def installation(settings: Settings, database: Database, tmp_path: Path) -
         oss.set(OssScenario(rules=(call_fault(OssAction.SLOW, seconds=0.1),)))
         peers = module_peers.module_settings(oss.base, tmp_path)
         own = settings.model_copy(
-            update={"addresses": peers.model_copy(update={"run_messages": STEP_MESSAGES, "runs": 1})}
+            update={"addresses": peers.model_copy(update={"group_messages_max": STEP_MESSAGES, "step_concurrency": 1})}
         )
         async with running_worker(own, [names.QUEUE]) as running:
             engine = running.services.engine

@@ -277,7 +277,7 @@ async def test_an_outage_of_the_database_ends_no_figures(
     monkeypatch.setattr(cycle, "count_unfinished_messages", count)
     monkeypatch.setattr(overview, "GAUGE_INTERVAL_SECONDS", 0.01)
     database = Database(browser.api_client.settings.database)
-    looking = asyncio.create_task(overview.update_gauges_forever(database, AddressSettings(retries=2)))
+    looking = asyncio.create_task(overview.update_gauges_forever(database, AddressSettings(failed_cycles_max=2)))
 
     async def has_gauge() -> bool:
         return bool(overview.OLDEST_GAUGE.labels(Topic.SWAP, MessageState.GIVEN_UP)._value.get() == 90)

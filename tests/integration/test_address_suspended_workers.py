@@ -106,7 +106,7 @@ async def test_a_worker_that_wakes_over_a_swap_changes_nothing(world: CycleHarne
 
 async def test_a_worker_that_wakes_in_a_later_cycle_costs_no_try(world: CycleHarness) -> None:
     """It had no answer in its own cycle; another one has the message now, and only that can fail it."""
-    change_settings(world, retries=5)
+    change_settings(world, failed_cycles_max=5)
     world.modules.broken = {(Module.OD, 1)}
     await world.publish([create("a", 1)])
     plan = await cycle.resume_or_begin_cycle(world.database, world.settings, "first")

@@ -169,7 +169,7 @@ async def test_every_system_and_queue_has_gauges(api_client: ApiClient, database
         for system in SYSTEMS:
             assert f'haulage_workload_items{{state="failed",system="{system}"}}' in found
             assert f'haulage_concerns{{kind="no_worker",system="{system}"}}' in found
-            assert f'haulage_queue_wait_seconds{{queue="{system}",system="{system}"}}' in found
+            assert f'haulage_queue_oldest_seconds{{queue="{system}",system="{system}"}}' in found
         return True
 
     assert await eventually(are_there)

@@ -47,8 +47,8 @@ class Growth:
 async def test_deliveries_are_counted_by_outcome(settings: Settings) -> None:
     """One that is accepted at its second attempt, and one that never is; each ends with one log line."""
     growth = Growth(
-        accepted=("haulage_webhook_attempts_total", {"answer": "2xx"}),
-        refused=("haulage_webhook_attempts_total", {"answer": "5xx"}),
+        accepted=("haulage_webhook_attempts_total", {"outcome": "2xx"}),
+        refused=("haulage_webhook_attempts_total", {"outcome": "5xx"}),
         succeeded=("haulage_webhooks_ended_total", {"state": "succeeded"}),
         failed=("haulage_webhooks_ended_total", {"state": "failed"}),
         ages=("haulage_webhook_seconds_count", {"state": "failed"}),

@@ -163,7 +163,7 @@ async def test_systems_are_paused_from_the_command_line(api_client: ApiClient) -
     paused = await run("pause", "transfers", "--reason", "GSE is upgraded", "--who", "ben")
     _, project_key = await api_client.make_project()
     sending = await start_command(
-        *("transfer", "send", "app.conf", "--signature", "0" * 64, "--to", "host-1"),
+        *("transfers", "send", "app.conf", "--signature", "0" * 64, "--to", "host-1"),
         env={**env, "HAULAGE_API_KEY": project_key},
     )
     assert sending.stderr is not None

@@ -215,8 +215,8 @@ async def test_the_figures_tell_how_a_queue_stands(queue: Tasks) -> None:
 
     async def figures() -> str:
         page = str((await queue.api_client.ask("GET", "/metrics")).body)
-        assert f'haulage_task_depth{{is="pending",{type_}}} 12.0' in page
-        assert f'haulage_task_depth{{is="running",{type_}}} 3.0' in page
+        assert f'haulage_task_depth{{project="{queue.project_id}",state="pending",type="video"}} 12.0' in page
+        assert f'haulage_task_depth{{project="{queue.project_id}",state="running",type="video"}} 3.0' in page
         assert f"haulage_task_lanes{{{type_}}} 2.0" in page
         assert f'haulage_task_open_lane_events{{event="held",{type_}}} 3.0' in page
         return page

@@ -36,7 +36,7 @@ async def test_a_program_does_each_task(queue: Tasks, tmp_path: Path) -> None:
     """It reads the content on standard input, all of it from the first moment; one that fails is run again."""
     created = await run(queue, "create", "video", "--register", "good", "bad")
     task_ids = created.out.split()
-    await run(queue, "register", "video", "--retries", "1", "--lease", "20")
+    await run(queue, "register", "video", "--retries", "1", "--lease-seconds", "20")
     note = f'[ -f /dev/stdin ] || exit 9; read -r text; echo "$TASK_ID $text" >> {tmp_path}/done'
     script = f'{note}; [ "$text" = good ] || {{ echo broken >&2; exit 3; }}'
 

@@ -28,7 +28,7 @@ async def test_failed_targets_are_sent_again(transfers: Installation, gse: Gse) 
         listed = [job.job_id async for job in client.list_jobs()]
 
     assert (states[-1].status, states[-1].partial, states[-1].ended) == (TransferState.FAILED, True, 3)
-    assert [(each.reason, each.code, each.count) for each in states[-1].troubles] == [("gse_code", 104, 1)]
+    assert [(each.reason, each.code, each.count) for each in states[-1].failures_by_reason] == [("gse_code", 104, 1)]
     assert (failed.target_agent_id, retry.retry_of, retry.targets) == ("agent-2", tasks[0].job_id, 1)
     assert retried[-1].status is TransferState.SUCCESS
     assert [each.status for each in ends] == [TransferState.SUCCESS, TransferState.FAILED, TransferState.SUCCESS]

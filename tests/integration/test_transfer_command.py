@@ -1,4 +1,4 @@
-"""`haulage transfer` as people and scripts type it: what it prints, and exit codes."""
+"""`haulage transfers` as people and scripts type it: what it prints, and exit codes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def type_transfer(transfers: Transfers, *arguments: str, key: str | None =
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HAULAGE_")}
     address = {"HAULAGE_API_URL": transfers.api_client.address, "HAULAGE_API_KEY": key or transfers.key}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cli", "transfer", *arguments),
+        *(sys.executable, "-m", "cli", "transfers", *arguments),
         cwd=ROOT,
         env={**clean, **address},
         stdout=asyncio.subprocess.PIPE,
@@ -87,7 +87,7 @@ async def test_hosts_that_fail_are_told_and_sent_to_again(transfers: Transfers) 
     assert code == 1
     [job] = json.loads(out)["jobs"]
     assert job["counts"]["Success"] == job["counts"]["Failed"] == 1
-    assert [group["code"] for group in job["troubles"]] == [104]
+    assert [group["code"] for group in job["failures_by_reason"]] == [104]
 
     code, _, err = await type_transfer(transfers, "show", job["job_id"])
     assert (code, "1 of 2 hosts have the file." in err) == (1, True), err
@@ -104,7 +104,7 @@ async def test_ctrl_c_leaves_the_transfer_and_says_how_to_go_on(transfers: Trans
     """It goes on at the server; the two commands that are printed follow it and end it."""
     transfers.world.set(QUICK.model_copy(update={"rules": (GseRule(action=GseAction.STUCK),)}))
     address = {"HAULAGE_API_URL": transfers.api_client.address, "HAULAGE_API_KEY": transfers.key}
-    process = await start_command("transfer", "send", "/etc/app.conf", "--to", "host-1", *place(), env=address)
+    process = await start_command("transfers", "send", "/etc/app.conf", "--to", "host-1", *place(), env=address)
     assert process.stderr
     await asyncio.wait_for(process.stderr.readuntil(b"transfer: "), PATIENCE_SECONDS)
 
@@ -113,8 +113,8 @@ async def test_ctrl_c_leaves_the_transfer_and_says_how_to_go_on(transfers: Trans
     ended = await wait_for_exit(process)
     assert (ended.code, ended.out) == (130, "")
     said = re.search(
-        r"haulage: The transfer goes on. `haulage transfer show (\S+)` follows it, "
-        r"`haulage transfer cancel (\S+)` ends it.",
+        r"haulage: The transfer goes on. `haulage transfers show (\S+)` follows it, "
+        r"`haulage transfers cancel (\S+)` ends it.",
         ended.err,
     )
     assert said, ended.err
@@ -132,7 +132,7 @@ async def test_ctrl_c_while_the_server_is_asked_says_where_to_look(transfers: Tr
     """Whether a transfer began is not known then."""
     async with running_silent_server() as (address, asked):
         env = {"HAULAGE_API_URL": address, "HAULAGE_API_KEY": transfers.key}
-        process = await start_command("transfer", "send", "/etc/app.conf", "--to", "host-1", *place(), env=env)
+        process = await start_command("transfers", "send", "/etc/app.conf", "--to", "host-1", *place(), env=env)
         await asyncio.wait_for(asked.wait(), PATIENCE_SECONDS)
 
         process.send_signal(signal.SIGINT)

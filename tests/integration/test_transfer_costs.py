@@ -34,7 +34,9 @@ def order(number: int = 1) -> TransferJobInput:
     """A job that takes joins for a minute."""
     file = FileByBizAppAndPath(biz_id=2, app_id=7, path="/f")
     soon = datetime.now(UTC) + timedelta(seconds=60)
-    return TransferJobInput(job_id=f"AsyncDownloadJob:2:7:/f:{number}", file=file, closes_at=soon, deadline_at=soon)
+    return TransferJobInput(
+        job_id=f"AsyncDownloadJob:2:7:/f:{number}", file=file, window_closes_at=soon, deadline_at=soon
+    )
 
 
 def make_group(first: int, count: int) -> TargetsWithSameSpec:

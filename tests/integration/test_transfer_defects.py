@@ -104,7 +104,7 @@ async def test_a_job_that_nobody_joined_asks_nobody(settings: Settings) -> None:
         order = TransferJobInput(
             job_id="AsyncDownloadJob:2:7:/f:1",
             file=FileByBizAppAndPath(biz_id=2, app_id=7, path="/f"),
-            closes_at=past,
+            window_closes_at=past,
             deadline_at=past,
         )
         status = await services.engine.execute_workflow(TransferJob.run, order, id=order.job_id, task_queue=names.QUEUE)
@@ -121,7 +121,7 @@ async def test_what_a_job_answered_is_found_after_its_end(settings: Settings) ->
     async with running_transfers(settings) as transfers:
         engine, soon = transfers.worker.services.engine, datetime.now(UTC) + timedelta(seconds=2)
         file = FileByBizAppAndPath(biz_id=2, app_id=7, path="/f")
-        order = TransferJobInput(job_id="AsyncDownloadJob:2:7:/f:1", file=file, closes_at=soon, deadline_at=soon)
+        order = TransferJobInput(job_id="AsyncDownloadJob:2:7:/f:1", file=file, window_closes_at=soon, deadline_at=soon)
         answered = await handle.start_and_join_job(engine, order, batch, "joined", timeout)
         await engine.get_workflow_handle(order.job_id).result()
         for id_ in ("joined", "late"):

@@ -120,11 +120,11 @@ async def test_a_job_says_why_targets_did_not_get_the_file(settings: Settings) -
         one = await transfers.job(job_id, target_agent_id="large-1")
         nobody = await transfers.job(job_id, reason="cancelled")
 
-    assert [(each["code"], each["reason"], each["count"]) for each in job["troubles"]] == [
+    assert [(each["code"], each["reason"], each["count"]) for each in job["failures_by_reason"]] == [
         (122, "gse_code", 3),
         (119, "gse_code", 1),
     ]
-    assert job["troubles"][0]["meaning"].startswith("There is no such user")
+    assert job["failures_by_reason"][0]["meaning"].startswith("There is no such user")
     assert (job["file_path"], job["app_id"]) == (transfers.path, transfers.app_id)
     assert {each["target_agent_id"] for each in missing_user["targets"]} == {f"nouser-{n}" for n in range(3)}
     assert len(by_code["targets"]) == 4
@@ -143,10 +143,10 @@ async def test_what_gse_answers_is_said_at_once(settings: Settings) -> None:
 
         async def find_trouble() -> dict[str, Any]:
             job = await transfers.job(job_of(await transfers.status(task_ids[0])))
-            return job if any(each["tries"] >= 2 for each in job["troubles"]) else {}
+            return job if any(each["attempts"] >= 2 for each in job["failures_by_reason"]) else {}
 
         job = await eventually(find_trouble)
-        [trouble] = job["troubles"]
+        [trouble] = job["failures_by_reason"]
         task = await transfers.status(task_ids[0])
         concerns = (await counter.count_workloads())[transfers.project_id].details
         transfers.world.set(QUICK)
@@ -156,11 +156,11 @@ async def test_what_gse_answers_is_said_at_once(settings: Settings) -> None:
 
     assert (trouble["count"], trouble["status"], trouble["reason"]) == (2, "Running", None)
     assert "answered 500, code 101" in trouble["meaning"]
-    assert f"is asked again by {datetime.fromisoformat(trouble['next_try_at']):%H:%M:%S} UTC" in trouble["meaning"]
-    assert all("answered 500" in each["message"] and each["next_try_at"] for each in [task, *job["targets"]])
+    assert f"is asked again by {datetime.fromisoformat(trouble['next_attempt_at']):%H:%M:%S} UTC" in trouble["meaning"]
+    assert all("answered 500" in each["message"] and each["next_attempt_at"] for each in [task, *job["targets"]])
     [(concern, count)] = concerns.items()
     assert (concern.kind, count) == (ConcernKind.GSE_FAILS, 2)
     assert "answered 500, code 101" in concern.cause
-    assert [(end["status"], end["next_try_at"]) for end in ends] == [("Success", None)] * 2
-    assert after["troubles"] == []
+    assert [(end["status"], end["next_attempt_at"]) for end in ends] == [("Success", None)] * 2
+    assert after["failures_by_reason"] == []
     assert calm is None or not calm.details

@@ -58,8 +58,8 @@ async def test_failed_targets_are_sent_again_at_once(settings: Settings) -> None
         assert (before["status"], before["retries"]) == ("Failed", [again["job_id"]])
         assert {target["target_agent_id"] for target in again["targets"]} == {"nouser-1", "stuck-1", "nouser-2"}
         # Of a retry the one moment that counts is when it was asked for.
-        assert {target["joined_at"] for target in again["targets"]} == {again["closes_at"]}
-        assert all(target["joined_at"] < before["closes_at"] for target in before["targets"])
+        assert {target["joined_at"] for target in again["targets"]} == {again["window_closes_at"]}
+        assert all(target["joined_at"] < before["window_closes_at"] for target in before["targets"])
         assert transfers.sends[("fine-1", "")] == 1
         for agent_id in ("nouser-1", "stuck-1", "nouser-2"):
             assert transfers.has_file(agent_id)

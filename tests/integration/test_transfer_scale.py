@@ -62,7 +62,7 @@ async def test_a_full_job_answers_next(settings: Settings) -> None:
         order = TransferJobInput(
             job_id="AsyncDownloadJob:2:7:/f:1",
             file=file,
-            closes_at=soon,
+            window_closes_at=soon,
             deadline_at=soon,
             targets_max=3,
             batches_max=3,

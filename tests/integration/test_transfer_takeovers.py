@@ -36,7 +36,7 @@ async def save_shard(database: Database) -> TransferJobInput:
     """Save a shard of one target; its job."""
     soon = datetime.now(UTC) + timedelta(seconds=60)
     file = FileByBizAppAndPath(biz_id=2, app_id=7, path="/f")
-    job = TransferJobInput(job_id="AsyncDownloadJob:2:7:/f:1", file=file, closes_at=soon, deadline_at=soon)
+    job = TransferJobInput(job_id="AsyncDownloadJob:2:7:/f:1", file=file, window_closes_at=soon, deadline_at=soon)
     shard = ShardOfTargets(number=1, spec=SPEC, file_name="f", targets=[(1, "agent-1", "")])
     await shards.insert_missing_shards(database, job, [shard])
     return job

@@ -299,7 +299,7 @@ def _with_orders(settings: Settings, platforms: Platforms, folder: Path) -> Sett
 
 def _with_addresses(settings: Settings, oss: Oss, sim: PubSubSim, folder: Path) -> Settings:
     """Small steps and short pauses, so that a kill finds work under way; pushed and pulled messages are taken."""
-    quick = {"run_messages": 10, "threshold": 100, "pause_seconds": 1.0, "retries": 1_000}
+    quick = {"group_messages_max": 10, "threshold": 100, "pause_seconds": 1.0, "failed_cycles_max": 1_000}
     called = modules.module_settings(oss.base, folder, retry_pause_seconds=0.2, breaker_failures=10)
     push = called.push.model_copy(update={"secret": SecretStr(PUSH_SECRET)})
     addresses = called.model_copy(update={**quick, "push": push})

@@ -39,7 +39,7 @@ OVERVIEW: Final[Panels] = (
     ("Webhooks that wait", "short", "max(haulage_webhooks_pending)"),
 )
 ENGINE: Final[Panels] = (
-    ("Wait in queues", "s", "max by (queue) (haulage_queue_wait_seconds)"),
+    ("Wait in queues", "s", "max by (queue) (haulage_queue_oldest_seconds)"),
     ("Backlog of queues", "short", "max by (queue) (haulage_queue_backlog)"),
     ("Workers of queues", "short", "max by (queue) (haulage_queue_workers)"),
     ("Activities by outcome", "ops", "sum by (outcome) (rate(haulage_activity_seconds_count[5m]))"),
@@ -78,7 +78,7 @@ OF_EACH_SYSTEM: Final[Panels] = (
     ("Items", "short", 'max by (state) (haulage_workload_items{{system="{system}"}})'),
     ("Age of the oldest", "s", 'max by (state) (haulage_workload_oldest_seconds{{system="{system}"}})'),
     ("Concerns", "short", 'max by (kind) (haulage_concerns{{system="{system}"}})'),
-    ("Wait in queues", "s", 'max by (queue) (haulage_queue_wait_seconds{{system="{system}"}})'),
+    ("Wait in queues", "s", 'max by (queue) (haulage_queue_oldest_seconds{{system="{system}"}})'),
     ("Workers of queues", "short", 'max by (queue) (haulage_queue_workers{{system="{system}"}})'),
 )
 OWN: Final[dict[str, Panels]] = {

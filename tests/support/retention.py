@@ -126,7 +126,7 @@ RETENTIONS: Final = (
     Kept("migrations that the database has had", ("schema_revisions",), fixed="for ever: a row for each migration"),
     Kept("pauses of systems and of types of tasks", ("system_pauses",), fixed="until it is resumed"),
     Kept(
-        "platforms, types, options, openings",
+        "platforms, types, options, permissions",
         ("order_platforms", "order_settings", "addr_settings", "task_types", "transfer_openings"),
         fixed=OWNED,
     ),

@@ -16,7 +16,7 @@ from stores.addresses.configuration import (
 
 BEFORE = AddressOptions(
     threshold=5,
-    retries=3,
+    failed_cycles_max=3,
     modules=AddressModulesOptions(ed=AddressModuleOptions(batch=7, retries=1), im=AddressModuleOptions(batch=9)),
 )
 
@@ -30,13 +30,15 @@ BEFORE = AddressOptions(
         ({"modules": None}, BEFORE.model_copy(update={"modules": None})),
         (
             {"modules": {"ed": None}},
-            AddressOptions(threshold=5, retries=3, modules=AddressModulesOptions(im=AddressModuleOptions(batch=9))),
+            AddressOptions(
+                threshold=5, failed_cycles_max=3, modules=AddressModulesOptions(im=AddressModuleOptions(batch=9))
+            ),
         ),
         (
             {"modules": {"ed": {"retries": None, "concurrency": 2}}},
             AddressOptions(
                 threshold=5,
-                retries=3,
+                failed_cycles_max=3,
                 modules=AddressModulesOptions(
                     ed=AddressModuleOptions(batch=7, concurrency=2), im=AddressModuleOptions(batch=9)
                 ),
@@ -73,12 +75,15 @@ def test_what_is_not_set_comes_from_the_environment() -> None:
         modules=AllModulesSettings(ed=ModuleSettings(base_url="http://ed", batch=3), od=ModuleSettings(batch=4)),
     )
     options = AddressOptions(
-        retries=8, minimum_share=0, auto_purge=False, modules=AddressModulesOptions(ed=AddressModuleOptions(batch=5))
+        failed_cycles_max=8,
+        minimum_share=0,
+        auto_purge=False,
+        modules=AddressModulesOptions(ed=AddressModuleOptions(batch=5)),
     )
 
     settings = apply_options_to_settings(environment, options)
 
-    assert (settings.threshold, settings.retries, settings.kept_days) == (100, 8, 40)
+    assert (settings.threshold, settings.failed_cycles_max, settings.kept_days) == (100, 8, 40)
     assert (settings.minimum_share, settings.auto_purge) == (0, False)
     assert (settings.modules.ed.base_url, settings.modules.ed.batch, settings.modules.od.batch) == ("http://ed", 5, 4)
     assert apply_options_to_settings(environment, AddressOptions()) == environment

@@ -26,7 +26,7 @@ SHARD = ShardNumberAndTargetCount(number=1, signature="a", project_id="p", targe
 JOB = TransferJobInput(
     job_id="j",
     file=FileByBizAppAndPath(biz_id=1, app_id=1, path="/f"),
-    closes_at=NOW,
+    window_closes_at=NOW,
     deadline_at=NOW + timedelta(minutes=10),
 )
 

@@ -30,7 +30,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def order(**limits: int) -> TransferJobInput:
     """A job with these limits."""
     file = FileByBizAppAndPath(biz_id=1, app_id=1, path="/f")
-    return TransferJobInput(job_id="j", file=file, closes_at=NOW, deadline_at=NOW, **limits)
+    return TransferJobInput(job_id="j", file=file, window_closes_at=NOW, deadline_at=NOW, **limits)
 
 
 def make_spec(folder: str = "/data", signature: str = "a", project_id: str = "p") -> TransferSpec:

@@ -57,7 +57,7 @@ async def test_a_batch_that_comes_late_goes_to_the_window_of_now(monkeypatch: py
         clock.tried.append(get_window_number(job.job_id))
         if len(clock.tried) == 1:
             clock.now += 10 * WINDOW_SECONDS
-        return JoinResult(is_open=clock.now < job.closes_at.timestamp(), batches=1, targets=1)
+        return JoinResult(is_open=clock.now < job.window_closes_at.timestamp(), batches=1, targets=1)
 
     monkeypatch.setattr(handle, "start_and_join_job", start_and_join_job)
     assert await build_joiner(monkeypatch, clock).join_job(FILE, GROUP) == 510

@@ -48,7 +48,7 @@ JOB = {
     "status": "Running",
     "partial": False,
     "counts": {"Running": 2, "Success": 1},
-    "closes_at": "2026-11-24T10:00:00Z",
+    "window_closes_at": "2026-11-24T10:00:00Z",
     "deadline_at": "2026-11-24T10:10:00Z",
     "targets": [],
     "next_cursor": None,
@@ -215,8 +215,10 @@ async def test_a_terminal_shows_what_gse_answers(capsys: pytest.CaptureFixture[s
     class Watched:
         async def watch(self, job_id: str) -> AsyncIterator[TransferJob]:
             for tries in (0, 1, 2, 3, 4, 0):
-                said = TargetsFailedAlike(status=TransferState.RUNNING, meaning=f"asked {tries}", count=2, tries=tries)
-                yield build_job(job_id, troubles=[said] if tries else [])
+                said = TargetsFailedAlike(
+                    status=TransferState.RUNNING, meaning=f"asked {tries}", count=2, attempts=tries
+                )
+                yield build_job(job_id, failures_by_reason=[said] if tries else [])
 
     class Display:
         def show(self, *_: object) -> None:
@@ -238,7 +240,7 @@ def build_job(job_id: str, **fields: Any) -> TransferJob:
         status=TransferState.RUNNING,
         partial=False,
         counts={TransferState.RUNNING: 2},
-        closes_at=now,
+        window_closes_at=now,
         deadline_at=now,
         **fields,
     )

@@ -79,7 +79,7 @@ class CaseRunner:
         return bool((await self.addresses.ask("GET", "cycle")).body["running"] == [])
 
     async def _configure(self, options: Mapping[str, Any]) -> None:
-        defaults = {"pause_seconds": 1, "retry_pause_seconds": 0, "retries": 50}
+        defaults = {"pause_seconds": 1, "retry_pause_seconds": 0, "failed_cycles_max": 50}
         await self._send("PUT", "config", {**SIGNED, "options": {**defaults, **options}})
 
     async def _finish_messages(self) -> None:
@@ -252,10 +252,10 @@ OF_CYCLES: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     "threshold": (find_cycles, {}),
     "minimum_share": (find_cycles, {}),
     "pause_seconds": (find_interval, {}),
-    "retries": (find_tries, {}),
+    "failed_cycles_max": (find_tries, {}),
     "retry_pause_seconds": (find_pause, {}),
-    "run_messages": (find_calls, {}),
-    "runs": (find_at_once, {"run_messages": 1}),
+    "group_messages_max": (find_calls, {}),
+    "step_concurrency": (find_at_once, {"group_messages_max": 1}),
     "check_hours": (find_interval, {}),
     "auto_purge": (find_purged, {}),
 }

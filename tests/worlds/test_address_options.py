@@ -149,7 +149,7 @@ class PausedAddresses:
 async def paused_addresses(settings: Settings, tmp_path: Path) -> AsyncIterator[PausedAddresses]:
     """API, worker and modules; cycles are paused."""
     push = settings.addresses.push.model_copy(update={"secret": SecretStr(SECRET)})
-    async with running_addresses(settings, tmp_path, retries=2, push=push) as addresses:
+    async with running_addresses(settings, tmp_path, failed_cycles_max=2, push=push) as addresses:
         assert (await addresses.ask("POST", "cycle/pause", json=BY)).status == 200
         async with addresses.services.database.connection() as connection:
             now: datetime = await connection.fetchval("SELECT now() - interval '1 day'")
@@ -162,7 +162,7 @@ async def test_every_field_of_a_question_makes_a_difference(paused_addresses: Pa
     """The lists of messages, deletes and versions."""
     await paused_addresses.reset()
     for threshold in (1, 2, 3):
-        change = BY | {"options": {"threshold": threshold, "retries": 2}}
+        change = BY | {"options": {"threshold": threshold, "failed_cycles_max": 2}}
         assert (await paused_addresses.addresses.ask("PUT", "config", json=change)).status == 200
     unheeded = []
     for path, (_, cases) in LIST_CASES.items():
@@ -222,7 +222,7 @@ async def test_every_field_of_an_action_makes_a_difference(
     paused_addresses: PausedAddresses, model: type[BaseModel]
 ) -> None:
     """What becomes of messages, and the audit."""
-    change = BY | {"options": {"retries": 2}}
+    change = BY | {"options": {"failed_cycles_max": 2}}
     assert (await paused_addresses.addresses.ask("PUT", "config", json=change)).status == 200
     unheeded = []
     for method, path, beside in WAYS[model]:

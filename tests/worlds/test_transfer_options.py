@@ -23,14 +23,14 @@ from api.transfers.requests import (
     CreateTransfersRequest,
     HostTargetsQuery,
     JobTargetsQuery,
-    OpeningRequest,
     RetryTransferJobRequest,
-    SetSendPermissionsRequest,
+    SetTransferPermissionsRequest,
     SingleTargetTransferRequest,
     TargetRequest,
     TransferFileRequest,
     TransferJobPath,
     TransferJobsQuery,
+    TransferPermissionRequest,
     TransferTaskPath,
 )
 from infra.settings import Settings
@@ -91,8 +91,8 @@ OF_A_LIST: dict[str, TransferOptionCase] = {
     "ended": TransferOptionCase("true", "false"),
     "search": TransferOptionCase("first.conf", "second.conf"),
     "reason": TransferOptionCase("gse_code", "cancelled"),
-    "closes_after": TransferOptionCase(FIRST_CLOSES, SECOND_CLOSES),
-    "closes_before": TransferOptionCase(FIRST_CLOSES, SECOND_CLOSES),
+    "window_closes_after": TransferOptionCase(FIRST_CLOSES, SECOND_CLOSES),
+    "window_closes_before": TransferOptionCase(FIRST_CLOSES, SECOND_CLOSES),
     "limit": TransferOptionCase(1, 2),
     "cursor": TransferOptionCase(None, NEXT, {"limit": 1}),
 }
@@ -108,7 +108,7 @@ OF_A_HOST: dict[str, TransferOptionCase] = {
 RETRY: dict[str, TransferOptionCase] = {"reason": TransferOptionCase("cancelled", "gse_code")}
 OPENED = {"biz_id": 2}
 """Opens what a request of this file asks for, to every app, host and folder."""
-OPENING: dict[str, TransferOptionCase] = {
+PERMISSION: dict[str, TransferOptionCase] = {
     "biz_id": TransferOptionCase(2, 3),
     "app_id": TransferOptionCase(None, 8),
     "path_prefixes": TransferOptionCase(["/etc"], ["/var"]),
@@ -116,7 +116,7 @@ OPENING: dict[str, TransferOptionCase] = {
     "users": TransferOptionCase(["root"], ["app"]),
     "hosts": TransferOptionCase(["o*"], ["agent-1"]),
 }
-OPENINGS: dict[str, TransferOptionCase] = {"openings": TransferOptionCase([OPENED], [OPENED | {"biz_id": 9}])}
+PERMISSIONS: dict[str, TransferOptionCase] = {"items": TransferOptionCase([OPENED], [OPENED | {"biz_id": 9}])}
 CASES: list[tuple[type[Request], Mapping[str, TransferOptionCase]]] = [
     (SingleTargetTransferRequest, FILE | TARGET),
     (CreateTransfersRequest, FILE | TARGETS),
@@ -125,8 +125,8 @@ CASES: list[tuple[type[Request], Mapping[str, TransferOptionCase]]] = [
     (TransferJobsQuery, OF_A_LIST),
     (HostTargetsQuery, OF_A_HOST),
     (RetryTransferJobRequest, RETRY),
-    (OpeningRequest, OPENING),
-    (SetSendPermissionsRequest, OPENINGS),
+    (TransferPermissionRequest, PERMISSION),
+    (SetTransferPermissionsRequest, PERMISSIONS),
 ]
 NAMES: tuple[type[Request], ...] = (TransferTaskPath, TransferJobPath)
 """Requests that only name what they are about."""
@@ -291,16 +291,16 @@ async def test_every_field_of_a_question_makes_a_difference(options: TransferOpt
 
 @pytest.mark.long
 @pytest.mark.stack
-async def test_every_field_of_an_opening_makes_a_difference(options: TransferOptions) -> None:
+async def test_every_field_of_a_permission_makes_a_difference(options: TransferOptions) -> None:
     """With one value a project may send a file, with the other it may not."""
     transfers = options.transfers
-    path = f"/v1/projects/{transfers.project_id}/transfer-openings"
-    sets = [[[OPENED | {name: value}] for value in (case.one, case.other)] for name, case in OPENING.items()]
-    sets += [[case.one, case.other] for case in OPENINGS.values()]
+    path = f"/v1/projects/{transfers.project_id}/transfer-permissions"
+    sets = [[[OPENED | {name: value}] for value in (case.one, case.other)] for name, case in PERMISSION.items()]
+    sets += [[case.one, case.other] for case in PERMISSIONS.values()]
     codes = []
     for number, pair in enumerate(sets):
-        for openings in pair:
-            set_ = await transfers.api_client.as_admin("PUT", path, json={"openings": openings})
+        for permissions in pair:
+            set_ = await transfers.api_client.as_admin("PUT", path, json={"items": permissions})
             assert set_.status == 200, set_.body
             body = transfers.build_request() | {"target_agent_id": f"o{number}"}
             codes.append((await transfers.ask("POST", "/v1/transfers", json=body)).status)

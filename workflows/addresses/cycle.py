@@ -92,7 +92,7 @@ class AddressCycle:
 
     async def _run_in_parallel(self, plan: CyclePlanResult, phase: CyclePhase, steps: Sequence[CycleStep]) -> None:
         """Run all steps of a phase; when this returns, all have ended."""
-        slots = asyncio.Semaphore(plan.runs)
+        slots = asyncio.Semaphore(plan.step_concurrency)
 
         async def apply_step_within_slots(number: int, step: CycleStep) -> None:
             async with slots:

@@ -101,7 +101,7 @@ class TransferJob:
     @workflow.update(name=names.JOIN)
     def join(self, batch: JoinBatch) -> JoinResult:
         """Let the groups of a batch join if the window is open and the job's limits allow it."""
-        if self._is_closed or workflow.now() >= self._job.closes_at:
+        if self._is_closed or workflow.now() >= self._job.window_closes_at:
             return JoinResult(is_open=False, batches=self._registry.batches, targets=self._registry.targets)
         return self._registry.register_groups_within_limits(batch, workflow.now())
 
@@ -144,7 +144,7 @@ class TransferJob:
     async def _fetch_files_until_window_ends(self) -> None:
         """Wait until the window ends, at a fixed time, and have files fetched meanwhile."""
         known: set[str] = set()
-        while (left := (self._job.closes_at - workflow.now()).total_seconds()) > 0:
+        while (left := (self._job.window_closes_at - workflow.now()).total_seconds()) > 0:
             with suppress(asyncio.TimeoutError):
                 await workflow.wait_condition(
                     lambda: len(self._registry.signatures) > len(known), timeout=left, timeout_summary="window"

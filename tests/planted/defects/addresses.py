@@ -43,8 +43,8 @@ DEFECTS = (
         "queueing-costs-a-try",
         "addresses",
         "stores/addresses/acknowledgements.py",
-        "[settings.retries if each.overtaken else int(each.counts) for each in updates],",
-        "[settings.retries if each.overtaken else 1 for each in updates],",
+        "[settings.failed_cycles_max if each.overtaken else int(each.counts) for each in updates],",
+        "[settings.failed_cycles_max if each.overtaken else 1 for each in updates],",
         ("tests/integration/test_address_retries.py::test_modules_that_are_away_cost_no_try",),
     ),
     Defect(
@@ -125,8 +125,8 @@ DEFECTS = (
         "worlds-find-that-queueing-costs-a-try",
         "addresses",
         "stores/addresses/acknowledgements.py",
-        "[settings.retries if each.overtaken else int(each.counts) for each in updates],",
-        "[settings.retries if each.overtaken else 1 for each in updates],",
+        "[settings.failed_cycles_max if each.overtaken else int(each.counts) for each in updates],",
+        "[settings.failed_cycles_max if each.overtaken else 1 for each in updates],",
         ("tests/worlds/test_addresses.py", "-m", "soak", "-k", "family and queues"),
     ),
     Defect(

@@ -25,9 +25,9 @@ DEFECTS = (
         "a-project-sends-what-is-not-opened-for-it",
         "transfers",
         "api/transfers/actions.py",
-        "    await context.openings.require_permission(call.project_id, file, spec.user, spec.folder, agent_ids)\n",
+        "    await context.permissions.require_permission(call.project_id, file, spec.user, spec.folder, agent_ids)\n",
         "    del agent_ids\n",
-        ("tests/integration/test_transfer_openings.py::test_a_project_sends_only_what_is_opened_for_it",),
+        ("tests/integration/test_transfer_permissions.py::test_a_project_sends_only_what_is_opened_for_it",),
     ),
     Defect(
         "a-retried-failure-is-counted-for-ever",

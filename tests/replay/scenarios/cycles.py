@@ -19,8 +19,8 @@ from workflows.addresses.cycle import AddressCycle
 
 VARIABLES: Mapping[str, str] = {
     **upkeep.VARIABLES,
-    "HAULAGE_ADDRESSES__RUN_MESSAGES": "3",
-    "HAULAGE_ADDRESSES__RUNS": "2",
+    "HAULAGE_ADDRESSES__GROUP_MESSAGES_MAX": "3",
+    "HAULAGE_ADDRESSES__STEP_CONCURRENCY": "2",
     "HAULAGE_ADDRESSES__THRESHOLD": "20",
     # Only what is started here runs.
     "HAULAGE_ADDRESSES__PAUSE_SECONDS": "86400",

@@ -91,7 +91,9 @@ async def _record_empty_job(recorder: Recorder, app_id: int) -> None:
     """A job that no target joins."""
     now = datetime.now(UTC)
     file = FileByBizAppAndPath(biz_id=2, app_id=app_id, path="/f")
-    order = TransferJobInput(job_id=f"AsyncDownloadJob:2:{app_id}:/f:1", file=file, closes_at=now, deadline_at=now)
+    order = TransferJobInput(
+        job_id=f"AsyncDownloadJob:2:{app_id}:/f:1", file=file, window_closes_at=now, deadline_at=now
+    )
     await recorder.engine.execute_workflow(TransferJob.run, order, id=order.job_id, task_queue=names.QUEUE)
     await recorder.keep(order.job_id, WORKFLOW, "empty")
 

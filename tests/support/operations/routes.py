@@ -26,7 +26,7 @@ ROUTES_ON_NO_OBJECT: Final[Mapping[str, str]] = {
     "PUT /v1/platforms/{platform}": "configuration",
     "PUT /v1/platforms/{platform}/config": "configuration",
     "PUT /v1/projects/{project_id}/quotas": "configuration",
-    "PUT /v1/projects/{project_id}/transfer-openings": "configuration",
+    "PUT /v1/projects/{project_id}/transfer-permissions": "configuration",
 }
 """Audited routes that act on no object of the table, and what they are about."""
 

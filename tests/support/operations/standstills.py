@@ -45,7 +45,7 @@ STANDSTILLS: Final = (
     ),
     Standstill("A queue has no worker", "haulage_queue_workers", "HaulageQueueWithoutWorker", OVERVIEW, START_WORKER),
     Standstill(
-        "A queue's workers are too few", "haulage_queue_wait_seconds", "HaulageQueueWaits", OVERVIEW, START_WORKER
+        "A queue's workers are too few", "haulage_queue_oldest_seconds", "HaulageQueueWaits", OVERVIEW, START_WORKER
     ),
     Standstill(
         "A system is paused",
@@ -77,20 +77,20 @@ STANDSTILLS: Final = (
         ConsolePage("/console/downloads/:id"),
         Route("POST /v1/downloads/{task_id}/deliveries/{delivery_id}/redeliver"),
     ),
-    Standstill("Targets wait or hang", OLDEST, "HaulageTransfersStandStill", TRANSFERS, Command("transfer cancel")),
+    Standstill("Targets wait or hang", OLDEST, "HaulageTransfersStandStill", TRANSFERS, Command("transfers cancel")),
     Standstill(
         "GSE answers errors about targets",
         CONCERNS,
         NotOffered("It is asked again until the job's time is over; an alert tells what fails then."),
         TRANSFERS,
-        Command("transfer show"),
+        Command("transfers show"),
     ),
     Standstill(
         "Targets fail",
         "haulage_transfer_targets_ended_total",
         "HaulageTransfersFail",
         TRANSFERS,
-        Command("transfer retry", ("--reason",)),
+        Command("transfers retry", ("--reason",)),
     ),
     Standstill("Slices wait or hang", OLDEST, "HaulageOrdersStandStill", PLATFORM, Command("orders status")),
     Standstill(

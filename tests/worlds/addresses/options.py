@@ -14,10 +14,10 @@ TIMEOUT_SECONDS = 1.5
 OPTIONS: Options = {
     "threshold": ("10000", "60", "25"),
     "minimum_share": ("0.1", "0", "0.33"),
-    "retries": ("3", "1", "2"),
+    "failed_cycles_max": ("3", "1", "2"),
     "retry_pause_seconds": ("0", "0.2"),
-    "run_messages": ("500", "3"),
-    "runs": ("4", "1"),
+    "group_messages_max": ("500", "3"),
+    "step_concurrency": ("4", "1"),
     "auto_purge": ("no", "yes"),
     # of each module
     "batch": ("500", "1", "7"),

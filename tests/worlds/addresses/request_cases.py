@@ -110,10 +110,10 @@ CYCLE_OPTION_CASES: Mapping[str, Case] = {
     "threshold": Case(1, 3),
     "minimum_share": Case(0, 0.33),
     "pause_seconds": Case(2, 3),
-    "retries": Case(1, 2),
+    "failed_cycles_max": Case(1, 2),
     "retry_pause_seconds": Case(0, 600),
-    "run_messages": Case(1, 3),
-    "runs": Case(1, 3),
+    "group_messages_max": Case(1, 3),
+    "step_concurrency": Case(1, 3),
     "check_hours": Case(1, 2),
     "auto_purge": Case(False, True),
 }

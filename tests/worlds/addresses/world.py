@@ -109,7 +109,7 @@ class World(BaseModel):
     @property
     def tries(self) -> int:
         """Failed cycles after which a message is given up."""
-        return int(self.options["retries"])
+        return int(self.options["failed_cycles_max"])
 
     def has(self, *names: str) -> bool:
         """Whether it has one of some flaws."""

@@ -168,7 +168,7 @@ class TransferWorldPlay:
             status=first["status"],
             counts=first["counts"],
             targets=[_build_job_line(each) for each in targets],
-            troubles=sum(each["count"] for each in first["troubles"]),
+            troubles=sum(each["count"] for each in first["failures_by_reason"]),
         )
 
     async def _see_targets(self) -> list[SeenTarget]:

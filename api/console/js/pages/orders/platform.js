@@ -99,7 +99,7 @@ function standing(known) {
     known.credentials_fault && badge(t("orders.refused"), "bad"),
     known.slices_stale ? link(href.platform(known.platform, "tab=slices&stale=true"), badge(t("orders.staleN", { n: known.slices_stale }), "bad")) : null,
     known.sweeps_failed ? link(href.platform(known.platform, "tab=slices&sweep=failed"), badge(t("orders.sweepsFailedN", { n: known.sweeps_failed }), "bad")) : null,
-    known.is_paused ? badge(t(known.is_configured || known.starts_at ? "orders.is_paused" : "orders.pausedNotConfigured"), "wait") : badge(t("orders.running"), "ok"),
+    known.is_paused ? badge(t(known.is_configured || known.starts_at ? "orders.paused" : "orders.pausedNotConfigured"), "wait") : badge(t("orders.running"), "ok"),
     known.slices_failed ? badge(t("orders.failedN", { n: known.slices_failed }), "bad") : null,
     known.slices_open ? badge(t("orders.openN", { n: known.slices_open }), "run") : null,
     backfillBadge(known.backfill),

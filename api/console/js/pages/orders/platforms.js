@@ -58,7 +58,7 @@ function health(row) {
   if (row.slices_stale) return badge(t("orders.staleN", { n: row.slices_stale }), "bad");
   if (row.sweeps_failed) return badge(t("orders.sweepsFailedN", { n: row.sweeps_failed }), "bad");
   if (row.slices_failed) return badge(t("orders.hasFailed"), "bad");
-  if (row.is_paused) return badge(t(row.is_configured || row.starts_at ? "orders.is_paused" : "orders.pausedNotConfigured"), "wait");
+  if (row.is_paused) return badge(t(row.is_configured || row.starts_at ? "orders.paused" : "orders.pausedNotConfigured"), "wait");
   if (!row.starts_at) return badge(t("orders.notBegun"), "wait");
   return row.slices_open ? badge(t("orders.reading"), "run") : badge(t("orders.upToDate"), "ok");
 }

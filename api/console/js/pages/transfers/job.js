@@ -75,10 +75,10 @@ function renderSummary(job) {
     h("p", { class: "job-says" }, stateBadge(job.status, job.partial), " ", describe(job, all, done)),
     isFinal(job.status) ? null : h("p", { class: "quiet" }, nextWords(job)),
     statesBar(job.counts),
-    isFinal(job.status) || new Date(job.closes_at) > new Date() ? null : progress(all ? done / all : null, `${number(all ? (100 * done) / all : 0)} %`),
+    isFinal(job.status) || new Date(job.window_closes_at) > new Date() ? null : progress(all ? done / all : null, `${number(all ? (100 * done) / all : 0)} %`),
     facts([
       [t("transfers.business"), `${job.biz_id} · ${job.app_id}`],
-      [t("transfers.closesAt"), renderTime(job.closes_at)],
+      [t("transfers.closesAt"), renderTime(job.window_closes_at)],
       job.finished_at ? [t("transfers.finishedAt"), renderTime(job.finished_at)] : [t("transfers.deadlineAt"), renderTime(job.deadline_at)],
       job.retry_of ? [t("transfers.retryOf"), jobLinks([job.retry_of])] : null,
       job.retries.length ? [t("transfers.retries"), jobLinks(job.retries)] : null,
@@ -90,7 +90,7 @@ function renderSummary(job) {
 
 function describe(job, all, done) {
   if (!isFinal(job.status)) {
-    return new Date(job.closes_at) > new Date() ? t("transfers.collecting") : t("transfers.running", { done, n: all });
+    return new Date(job.window_closes_at) > new Date() ? t("transfers.collecting") : t("transfers.running", { done, n: all });
   }
   const n = countMissed(job);
   return n ? t("transfers.someMissed", { n }) : t("transfers.allArrived");
@@ -98,8 +98,8 @@ function describe(job, all, done) {
 
 /** What happens next, and when. */
 function nextWords(job) {
-  const collecting = new Date(job.closes_at) > new Date();
-  return [t(collecting ? "transfers.step.begins" : "transfers.step.deadline"), " ", ago(collecting ? job.closes_at : job.deadline_at)];
+  const collecting = new Date(job.window_closes_at) > new Date();
+  return [t(collecting ? "transfers.step.begins" : "transfers.step.deadline"), " ", ago(collecting ? job.window_closes_at : job.deadline_at)];
 }
 
 function countMissed(job) {
@@ -115,8 +115,8 @@ function renderTime(date) {
 }
 
 function renderFailures(job, choose) {
-  if (!job.troubles.length) return null;
-  const rows = job.troubles.map((trouble) =>
+  if (!job.failures_by_reason.length) return null;
+  const rows = job.failures_by_reason.map((trouble) =>
     h(
       "li",
       {},

@@ -35,8 +35,8 @@ export async function jobsPage(place) {
         ],
       },
       { name: "reason", label: t("transfers.reasonTitle"), kind: "select", options: REASONS.map((value) => ({ value, label: t(`transfers.reason.${value}`) })) },
-      { name: "closes_after", label: t("transfers.closedFrom"), kind: "moment" },
-      { name: "closes_before", label: t("transfers.closedTo"), kind: "moment" },
+      { name: "window_closes_after", label: t("transfers.closedFrom"), kind: "moment" },
+      { name: "window_closes_before", label: t("transfers.closedTo"), kind: "moment" },
     ],
     columns: [
       { title: t("transfers.file"), cell: fileCell },
@@ -55,8 +55,8 @@ export async function jobsPage(place) {
   return h("div", { class: "transfers" }, h("p", { class: "quiet intro" }, t("transfers.intro")), idForm(), windows, list);
 }
 
-function buildQuery({ closes_after: from, closes_before: to, ...rest }) {
-  return { ...rest, closes_after: from && new Date(from).toISOString(), closes_before: to && new Date(to).toISOString() };
+function buildQuery({ window_closes_after: from, window_closes_before: to, ...rest }) {
+  return { ...rest, window_closes_after: from && new Date(from).toISOString(), window_closes_before: to && new Date(to).toISOString() };
 }
 
 function renderTargets(job) {
@@ -64,8 +64,8 @@ function renderTargets(job) {
 }
 
 function renderTime(job) {
-  const open = new Date(job.closes_at) > new Date();
-  const [word, moment] = job.finished_at ? ["endedAt", job.finished_at] : open ? ["closes", job.closes_at] : ["deadline", job.deadline_at];
+  const open = new Date(job.window_closes_at) > new Date();
+  const [word, moment] = job.finished_at ? ["endedAt", job.finished_at] : open ? ["closes", job.window_closes_at] : ["deadline", job.deadline_at];
   return h("span", { class: "time-cell" }, t(`transfers.${word}`), " ", ago(moment));
 }
 
@@ -86,9 +86,9 @@ function idForm() {
 function drawWindows(figure, jobs) {
   const windows = new Map();
   for (const job of jobs) {
-    const counts = windows.get(job.closes_at) ?? {};
+    const counts = windows.get(job.window_closes_at) ?? {};
     for (const state of STATES) counts[state] = (counts[state] ?? 0) + (job.counts[state] ?? 0);
-    windows.set(job.closes_at, counts);
+    windows.set(job.window_closes_at, counts);
   }
   const shown = [...windows].sort(([a], [b]) => (a < b ? -1 : 1)).slice(-WINDOWS);
   figure.hidden = shown.length < 2;

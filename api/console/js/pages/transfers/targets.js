@@ -49,7 +49,7 @@ function nextSteps(target) {
     target.cancelling ? { words: t("transfers.step.cancelling"), at: null, tone: "tone-wait" } : null,
     collecting ? { words: t("transfers.step.begins"), at: target.window_closes_at, tone: "tone-wait" } : null,
     target.failures ? { words: t("transfers.step.again"), at: null, tone: "tone-wait" } : null,
-    target.next_try_at ? { words: t("transfers.step.asked"), at: target.next_try_at, tone: "tone-wait" } : null,
+    target.next_attempt_at ? { words: t("transfers.step.asked"), at: target.next_attempt_at, tone: "tone-wait" } : null,
     target.deadline_at ? { words: t("transfers.step.deadline"), at: target.deadline_at, tone: "tone-wait" } : null,
   ].filter(Boolean);
 }
@@ -70,7 +70,7 @@ function renderState(target) {
 }
 
 function renderReason(target) {
-  if (target.next_try_at) return h("p", { class: "said" }, markCode(target.message));
+  if (target.next_attempt_at) return h("p", { class: "said" }, markCode(target.message));
   if (!target.reason) return target.code && target.code !== 115 ? meaningOfCode(target.code) : "";
   const detail = target.reason === "gse_code" ? fold(t("transfers.said"), h("p", { class: "said" }, target.message)) : null;
   return h("div", { class: "why" }, h("p", {}, markCode(meaning(target))), h("small", { class: "quiet" }, describeCause({ ...target, status: target.status })), detail);

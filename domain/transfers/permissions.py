@@ -1,4 +1,4 @@
-"""Openings: which transfers a project may send. Once any project has an opening, each project needs its own."""
+"""Permissions: which transfers a project may send. Once any project has a permission, each project needs its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from domain.faults import Forbidden
 from domain.transfers.models import FileByBizAppAndPath
 
-NOT_OPENED: Final = "transfer_not_opened"
+NOT_PERMITTED: Final = "transfer_not_permitted"
 HOSTS_NAMED_MAX: Final = 3
 """How many refused hosts an error names; the others are counted."""
 ANY_ENDING: Final = "*"
@@ -21,8 +21,8 @@ Steps: TypeAlias = tuple[str, ...]
 
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _HINT = (
-    "Ask the operator of this installation, whose admin key opens it: "
-    "PUT /v1/projects/{project_id}/transfer-openings. GET shows what is opened."
+    "Ask the operator of this installation, whose admin key permits it: "
+    "PUT /v1/projects/{project_id}/transfer-permissions. GET shows what is permitted."
 )
 
 
@@ -42,7 +42,7 @@ def validate_host_pattern(pattern: str) -> str:
     return pattern
 
 
-class SendPermission(BaseModel):
+class TransferPermission(BaseModel):
     """Some transfers that a project may send. An empty list allows everything."""
 
     model_config = ConfigDict(frozen=True)
@@ -62,7 +62,7 @@ class SendPermission(BaseModel):
         """The business and the app, for messages."""
         return _describe_pair(self.biz_id, self.app_id)
 
-    def shares_biz_and_app(self, other: SendPermission) -> bool:
+    def shares_biz_and_app(self, other: TransferPermission) -> bool:
         """Return whether both allow some business and app."""
         return self.biz_id == other.biz_id and (
             self.app_id is None or other.app_id is None or self.app_id == other.app_id
@@ -108,31 +108,39 @@ class SendPermission(BaseModel):
 
 
 def require_transfers_allowed_to_all_hosts(
-    openings: Iterable[SendPermission], file: FileByBizAppAndPath, user: str, folder: str, agent_ids: Collection[str]
+    permissions: Iterable[TransferPermission],
+    file: FileByBizAppAndPath,
+    user: str,
+    folder: str,
+    agent_ids: Collection[str],
 ) -> None:
-    """Check that each host is in an opening that also allows the file, its path, the folder and the user.
+    """Check that each host is in a permission that also allows the file, its path, the folder and the user.
 
     Raises:
-        Forbidden: A host is not; the message names what is not opened.
+        Forbidden: A host is not; the message names what is not permitted.
     """
-    left = _require_openings(
-        [each for each in openings if each.allows_biz_and_app(file)], _describe_pair(file.biz_id, file.app_id)
+    left = _require_permissions(
+        [each for each in permissions if each.allows_biz_and_app(file)], _describe_pair(file.biz_id, file.app_id)
     )
-    left = _require_openings([each for each in left if each.allows_path(file.path)], f"The path {file.path!r}")
-    left = _require_openings([each for each in left if each.allows_folder(folder)], f"The folder {folder!r}")
-    left = _require_openings([each for each in left if each.allows_user(user)], f"The user {user!r}")
+    left = _require_permissions([each for each in left if each.allows_path(file.path)], f"The path {file.path!r}")
+    left = _require_permissions([each for each in left if each.allows_folder(folder)], f"The folder {folder!r}")
+    left = _require_permissions([each for each in left if each.allows_user(user)], f"The user {user!r}")
     refused = [agent_id for agent_id in agent_ids if not any(each.allows_host(agent_id) for each in left)]
     if refused:
-        raise _build_hosts_not_opened_fault(refused)
+        raise _build_hosts_not_permitted_fault(refused)
 
 
 def filter_allowed_hosts(
-    openings: Iterable[SendPermission], file: FileByBizAppAndPath, user: str, folder: str, agent_ids: Iterable[str]
+    permissions: Iterable[TransferPermission],
+    file: FileByBizAppAndPath,
+    user: str,
+    folder: str,
+    agent_ids: Iterable[str],
 ) -> set[str]:
-    """Return the hosts that are in an opening that also allows the file, its path, the folder and the user."""
+    """Return the hosts that are in a permission that also allows the file, its path, the folder and the user."""
     left = [
         each
-        for each in openings
+        for each in permissions
         if each.allows_biz_and_app(file)
         and each.allows_path(file.path)
         and each.allows_folder(folder)
@@ -142,32 +150,32 @@ def filter_allowed_hosts(
 
 
 def find_overlap_with_other_project(
-    openings: Iterable[SendPermission], others: Sequence[tuple[str, SendPermission]]
-) -> tuple[SendPermission, str, SendPermission] | None:
-    """Return the first opening that overlaps one of another project, with that project's id and opening."""
-    for opening in openings:
+    permissions: Iterable[TransferPermission], others: Sequence[tuple[str, TransferPermission]]
+) -> tuple[TransferPermission, str, TransferPermission] | None:
+    """Return the first permission that overlaps one of another project, with that project's id and permission."""
+    for permission in permissions:
         for project_id, other in others:
-            if opening.shares_biz_and_app(other):
-                return opening, project_id, other
+            if permission.shares_biz_and_app(other):
+                return permission, project_id, other
     return None
 
 
-def _require_openings(openings: list[SendPermission], subject: str) -> list[SendPermission]:
-    if not openings:
-        raise _build_not_opened_fault(subject)
-    return openings
+def _require_permissions(permissions: list[TransferPermission], subject: str) -> list[TransferPermission]:
+    if not permissions:
+        raise _build_not_permitted_fault(subject)
+    return permissions
 
 
-def _build_not_opened_fault(subject: str, verb: str = "is") -> Forbidden:
-    return Forbidden(NOT_OPENED, f"{subject} {verb} not opened for this project's transfers.", _HINT)
+def _build_not_permitted_fault(subject: str, verb: str = "is") -> Forbidden:
+    return Forbidden(NOT_PERMITTED, f"{subject} {verb} not permitted for this project's transfers.", _HINT)
 
 
-def _build_hosts_not_opened_fault(refused: Sequence[str]) -> Forbidden:
+def _build_hosts_not_permitted_fault(refused: Sequence[str]) -> Forbidden:
     if len(refused) == 1:
-        return _build_not_opened_fault(f"The host {refused[0]!r}")
+        return _build_not_permitted_fault(f"The host {refused[0]!r}")
     named = ", ".join(repr(agent_id) for agent_id in refused[:HOSTS_NAMED_MAX])
     more = len(refused) - HOSTS_NAMED_MAX
-    return _build_not_opened_fault(f"The hosts {named}{f' and {more:,} more' if more > 0 else ''}", "are")
+    return _build_not_permitted_fault(f"The hosts {named}{f' and {more:,} more' if more > 0 else ''}", "are")
 
 
 def _describe_pair(biz_id: int, app_id: int | None) -> str:

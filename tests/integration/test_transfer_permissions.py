@@ -1,4 +1,4 @@
-"""Openings through the public API: the operator opens, a project sends only that; a biz and app are one project's."""
+"""Permissions through the API: a project sends only what the operator permits; a biz and app are one project's."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from urllib.parse import quote
 import pytest
 
 from api.transfers import actions
-from api.transfers.context import SendPermissionsCache
+from api.transfers.context import TransferPermissionsCache
 from api.transfers.responses import RetryTransferJobResponse
 from domain.transfers.models import ALL_LEFT_OUT
-from domain.transfers.openings import SendPermission
+from domain.transfers.permissions import TransferPermission
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseRule
 from tests.support.api import ApiClient, Reply, running_api
@@ -33,10 +33,10 @@ OPENED = {
 ANYTHING: dict[str, Any] = {"app_id": None, "path_prefixes": [], "folder_prefixes": [], "users": [], "hosts": []}
 
 
-async def open_for(api_client: ApiClient, project_id: str, *openings: dict[str, Any]) -> Reply:
+async def open_for(api_client: ApiClient, project_id: str, *permissions: dict[str, Any]) -> Reply:
     """Set what is opened for a project, as the operator."""
-    path = f"/v1/projects/{project_id}/transfer-openings"
-    return await api_client.as_admin("PUT", path, json={"openings": list(openings)})
+    path = f"/v1/projects/{project_id}/transfer-permissions"
+    return await api_client.as_admin("PUT", path, json={"items": list(permissions)})
 
 
 async def ask(transfers: Transfers, *agent_ids: str, **fields: Any) -> Reply:
@@ -49,7 +49,7 @@ async def ask(transfers: Transfers, *agent_ids: str, **fields: Any) -> Reply:
 
 
 async def test_a_project_sends_only_what_is_opened_for_it(settings: Settings) -> None:
-    """What is opened arrives; all else is refused with what is not opened, and nothing of it is sent."""
+    """What is opened arrives; all else is refused with what is not permitted, and nothing of it is sent."""
     async with running_transfers(settings) as transfers:
         assert (await open_for(transfers.api_client, transfers.project_id, OPENED)).status == 200
         refusals = {
@@ -65,26 +65,26 @@ async def test_a_project_sends_only_what_is_opened_for_it(settings: Settings) ->
         others = [await transfers.wait_for_end(each) for each in await transfers.join_many(["agent-4", "0:10.0.0.2"])]
 
     for what, refused in refusals.items():
-        assert (refused.status, refused.code) == (403, "transfer_not_opened"), what
+        assert (refused.status, refused.code) == (403, "transfer_not_permitted"), what
         assert refused.body["detail"].startswith(what)
-        assert "PUT /v1/projects/{project_id}/transfer-openings" in refused.body["detail"]
+        assert "PUT /v1/projects/{project_id}/transfer-permissions" in refused.body["detail"]
     assert [each["status"] for each in (ended, *others)] == ["Success"] * 3
     assert set(transfers.sends) == {("agent-3", ""), ("agent-4", ""), ("0:10.0.0.2", "")}
 
 
 async def test_everything_is_opened_until_something_is(settings: Settings) -> None:
-    """The first opening of any project shuts all others out; the last one that is taken back lets them in again."""
+    """The first permission of any project shuts all others out; the last one that is taken back lets them in again."""
     async with running_transfers(settings, window_seconds=30) as transfers:
         api_client = transfers.api_client
         other, _ = await api_client.make_project()
-        path = f"/v1/projects/{transfers.project_id}/transfer-openings"
+        path = f"/v1/projects/{transfers.project_id}/transfer-permissions"
         before = (await ask(transfers, "agent-1")).status, (await transfers.ask("GET", path)).body
         await open_for(api_client, other, ANYTHING | {"biz_id": 9})
         during = (await ask(transfers, "agent-1")).status, (await transfers.ask("GET", path)).body
         await open_for(api_client, other)
         after = (await ask(transfers, "agent-1")).status, (await transfers.ask("GET", path)).body
 
-    free = {"project_id": transfers.project_id, "is_restricted": False, "openings": []}
+    free = {"project_id": transfers.project_id, "is_restricted": False, "items": []}
     assert before == after == (202, free)
     assert during == (403, {**free, "is_restricted": True})
 
@@ -105,13 +105,13 @@ async def test_other_processes_follow_within_a_moment(settings: Settings) -> Non
 async def test_joins_hardly_read_what_is_opened(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once a second, however many come."""
     reads: list[str] = []
-    read = SendPermissionsCache.load_openings_or_none_if_unrestricted
+    read = TransferPermissionsCache.load_permissions_or_none_if_unrestricted
 
-    async def count(cache: SendPermissionsCache, project_id: str) -> list[SendPermission] | None:
+    async def count(cache: TransferPermissionsCache, project_id: str) -> list[TransferPermission] | None:
         reads.append(project_id)
         return await read(cache, project_id)
 
-    monkeypatch.setattr(SendPermissionsCache, "load_openings_or_none_if_unrestricted", count)
+    monkeypatch.setattr(TransferPermissionsCache, "load_permissions_or_none_if_unrestricted", count)
     async with running_transfers(settings, window_seconds=30) as transfers:
         await open_for(transfers.api_client, transfers.project_id, OPENED)
         begun = time.monotonic()
@@ -130,21 +130,21 @@ async def test_a_biz_and_app_are_bound_to_one_project(settings: Settings) -> Non
         second, key = await api_client.make_project()
         await open_for(api_client, first, OPENED)
         refused = [
-            await open_for(api_client, second, ANYTHING | {"biz_id": 1}, opening)
-            for opening in (OPENED, OPENED | {"path_prefixes": ["/opt"]}, ANYTHING | {"biz_id": 2})
+            await open_for(api_client, second, ANYTHING | {"biz_id": 1}, permission)
+            for permission in (OPENED, OPENED | {"path_prefixes": ["/opt"]}, ANYTHING | {"biz_id": 2})
         ]
-        path = f"/v1/projects/{second}/transfer-openings"
+        path = f"/v1/projects/{second}/transfer-permissions"
         unset = await api_client.ask("GET", path, key=key)
         beside = await open_for(api_client, second, OPENED | {"app_id": 8})
         again = await open_for(api_client, first, OPENED, OPENED | {"path_prefixes": ["/opt"]})
         await open_for(api_client, first)
         taken_over = await open_for(api_client, second, ANYTHING | {"biz_id": 2})
 
-    assert [(each.status, each.code) for each in refused] == [(409, "transfer_opening_taken")] * 3
+    assert [(each.status, each.code) for each in refused] == [(409, "transfer_permission_taken")] * 3
     assert all(f"Biz 2 with app 7 is bound to the project {first}." in each.body["detail"] for each in refused)
-    assert unset.body["openings"] == []
+    assert unset.body["items"] == []
     assert (beside.status, again.status, taken_over.status) == (200, 200, 200)
-    assert taken_over.body["openings"] == [ANYTHING | {"biz_id": 2}]
+    assert taken_over.body["items"] == [ANYTHING | {"biz_id": 2}]
 
 
 async def test_of_two_who_open_one_pair_at_once_one_gets_it(settings: Settings) -> None:
@@ -152,26 +152,28 @@ async def test_of_two_who_open_one_pair_at_once_one_gets_it(settings: Settings) 
     async with running_api(settings) as api_client:
         projects = [(await api_client.make_project())[0] for _ in range(6)]
         replies = await asyncio.gather(*(open_for(api_client, each, OPENED) for each in projects))
-        shown = [(await api_client.as_admin("GET", f"/v1/projects/{each}/transfer-openings")).body for each in projects]
+        shown = [
+            (await api_client.as_admin("GET", f"/v1/projects/{each}/transfer-permissions")).body for each in projects
+        ]
 
     assert sorted(reply.status for reply in replies) == [200, 409, 409, 409, 409, 409]
-    assert [bool(each["openings"]) for each in shown].count(True) == 1
+    assert [bool(each["items"]) for each in shown].count(True) == 1
 
 
-async def test_openings_are_set_by_the_operator_and_read_by_their_project(settings: Settings) -> None:
+async def test_permissions_are_set_by_the_operator_and_read_by_their_project(settings: Settings) -> None:
     """They are returned as they are compared; the operator alone sets them, and a project reads its own."""
     async with running_api(settings) as api_client:
         project_id, key = await api_client.make_project()
         _, foreign = await api_client.make_project()
-        path = f"/v1/projects/{project_id}/transfer-openings"
+        path = f"/v1/projects/{project_id}/transfer-permissions"
         set_ = await open_for(api_client, project_id, OPENED | {"path_prefixes": ["etc//app/"]})
         read = await api_client.ask("GET", path, key=key)
-        by_owner = await api_client.ask("PUT", path, key=key, json={"openings": []})
+        by_owner = await api_client.ask("PUT", path, key=key, json={"items": []})
         by_other = await api_client.ask("GET", path, key=foreign)
         no_project = await open_for(api_client, "prj_" + "0" * 16, OPENED)
 
     assert read.body == set_.body
-    assert read.body["openings"] == [OPENED | {"path_prefixes": ["/etc/app"]}]
+    assert read.body["items"] == [OPENED | {"path_prefixes": ["/etc/app"]}]
     assert [each.status for each in (by_owner, by_other, no_project)] == [403, 404, 404]
 
 
@@ -185,18 +187,18 @@ async def test_openings_are_set_by_the_operator_and_read_by_their_project(settin
         ({"hots": ["agent-1"]}, "hots"),
     ],
 )
-async def test_an_opening_that_could_not_be_kept_is_refused(
+async def test_a_permission_that_could_not_be_kept_is_refused(
     settings: Settings, fields: dict[str, Any], sentence: str
 ) -> None:
     """With what is wrong with it, and nothing is set."""
     async with running_api(settings) as api_client:
         project_id, key = await api_client.make_project()
         refused = await open_for(api_client, project_id, OPENED | fields)
-        read = await api_client.ask("GET", f"/v1/projects/{project_id}/transfer-openings", key=key)
+        read = await api_client.ask("GET", f"/v1/projects/{project_id}/transfer-permissions", key=key)
 
     assert refused.status == 422
     assert sentence in refused.body["detail"]
-    assert read.body["openings"] == []
+    assert read.body["items"] == []
 
 
 async def test_what_is_no_longer_opened_is_not_sent_again(settings: Settings) -> None:
@@ -212,7 +214,7 @@ async def test_what_is_no_longer_opened_is_not_sent_again(settings: Settings) ->
         await open_for(transfers.api_client, transfers.project_id, OPENED)
         retried = await transfers.ask("POST", path, json={})
 
-    assert (refused.status, refused.code) == (403, "transfer_not_opened")
+    assert (refused.status, refused.code) == (403, "transfer_not_permitted")
     assert "'agent-1'" in refused.body["detail"]
     assert retried.status == 202
 
@@ -249,6 +251,8 @@ async def test_what_is_taken_back_while_a_retry_begins_is_left_out(
         await eventually(is_counted)
 
     assert (ended["status"], ended["counts"]["Failed"], sum(ended["counts"].values())) == ("Failed", sent, sent)
-    assert [(each["count"], each["meaning"] == ALL_LEFT_OUT) for each in ended["troubles"]] == [(sent, not sent)]
-    assert (refused.status, refused.code) == (403, "transfer_not_opened")
+    assert [(each["count"], each["meaning"] == ALL_LEFT_OUT) for each in ended["failures_by_reason"]] == [
+        (sent, not sent)
+    ]
+    assert (refused.status, refused.code) == (403, "transfer_not_permitted")
     assert "'agent-1'" in refused.body["detail"]
