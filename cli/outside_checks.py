@@ -114,7 +114,7 @@ async def check_stored_health_of_platforms(settings: Settings) -> str:
         "paused and not configured": len(unconfigured),
     }
     counted = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "none is set up"
-    if failed := {platform: each.failed for platform, each in seen.counts.items() if each.failed}:
+    if failed := {platform: each.slices_failed for platform, each in seen.counts.items() if each.slices_failed}:
         slices = f"{format_count(sum(failed.values()), 'slice')} of {', '.join(sorted(failed))} failed"
         return CheckPassedWithWarning(f"{counted}; {slices}: `haulage orders status NAME` says why")
     return counted

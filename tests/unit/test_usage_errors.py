@@ -101,7 +101,7 @@ def test_what_a_newcomer_needs_comes_first_in_the_help(
     printed = capsys.readouterr().out
     assert re.findall(r"^│ ([a-z]+) ", printed, re.MULTILINE) == [
         *("up", "demo", "export", "ask"),
-        *("downloads", "transfer", "orders", "addresses", "tasks"),
+        *("downloads", "transfers", "orders", "addresses", "tasks"),
         *("api", "worker", "migrate", "doctor", "backup", "restore", "reconcile", "rotate", "reseal", "systems"),
     ]
 
