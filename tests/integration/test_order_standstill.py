@@ -65,9 +65,9 @@ async def test_a_platform_is_set_up_paused(settings: Settings) -> None:
     """Its schedule has no next run before it is resumed; sent again without the field, a platform keeps its state."""
     async with running_orders(settings) as orders:
         orders.play(PlatformScenario(orders=1, span_seconds=SPAN_SECONDS))
-        states = [await orders.set_up(), await orders.set_up(paused=False)]
+        states = [await orders.set_up(), await orders.set_up(is_paused=False)]
         resumed = await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume", json=SIGNED)
-        states += [await orders.set_up(paused=False), await orders.set_up(paused=True)]
+        states += [await orders.set_up(is_paused=False), await orders.set_up(is_paused=True)]
         refused = await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger")
 
     assert [state["is_paused"] for state in states] == [True, True, False, True]
