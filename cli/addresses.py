@@ -113,9 +113,9 @@ def list_(
             found.append(each)
             if len(found) == limit:
                 break
-        fields = {"messages": [each.model_dump(mode="json") for each in found]}
         none = "No message matches." if history else "No message matches. Done messages are archived: see --history."
-        return CommandOutput(fields, tuple(map(_describe_message, found)) or (none,))
+        lines = tuple(map(_describe_message, found)) or (none,)
+        return CommandOutput({"messages": [each.model_dump(mode="json") for each in found]}, lines)
 
     _run_as_admin(list_matching_messages, api, data_dir, as_json=as_json)
 

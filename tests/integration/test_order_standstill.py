@@ -78,7 +78,7 @@ async def test_a_platform_is_set_up_paused(settings: Settings) -> None:
         await eventually(lambda: _is_listed_as_paused(orders))
         configured = await orders.ask("PATCH", f"/v1/platforms/{NUMBER}/config", json={})
         resumed = await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume", json=SIGNED)
-        states += [await orders.set_up(is_paused=False), await orders.set_up(paused=True)]
+        states += [await orders.set_up(is_paused=False), await orders.set_up(is_paused=True)]
         refused = await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger")
 
     assert [state["is_paused"] for state in states] == [True, True, True, False, True]
