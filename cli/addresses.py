@@ -57,10 +57,7 @@ def publish(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Publish messages to the Pub/Sub of this installation, and follow them into all modules.
-
-    Pub/Sub is that of HAULAGE_ADDRESSES__PUBSUB__…: with a running `haulage up`, its stand-in.
-    """
+    """Publish messages to the Pub/Sub of HAULAGE_ADDRESSES__PUBSUB__…, or of a running `haulage up`, and follow them."""
     if topic not in TOPICS:
         raise typer.BadParameter(f"{topic!r} is no topic. Choose one of {', '.join(TOPICS)}.")
 
