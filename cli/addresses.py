@@ -57,7 +57,7 @@ def publish(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Publish messages to the Pub/Sub of HAULAGE_ADDRESSES__PUBSUB__…, or of a running `haulage up`, and follow them."""
+    """Publish messages to the Pub/Sub of HAULAGE_ADDRESSES__PUBSUB__…, or of a running `haulage up`; follow them."""
     if topic not in TOPICS:
         raise typer.BadParameter(f"{topic!r} is no topic. Choose one of {', '.join(TOPICS)}.")
 
