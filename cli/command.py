@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -305,8 +306,9 @@ def print_warning(sentence: str) -> None:
 
 
 def print_line(line: str) -> None:
-    """Print a line of the answer on standard output."""
-    print(line)  # noqa: T201 (output of a command)
+    """Print a line of the answer on standard output, unless its reader, such as `head`, has ended."""
+    with suppress(BrokenPipeError):
+        print(line)  # noqa: T201 (output of a command)
 
 
 def run_and_exit(
@@ -328,6 +330,8 @@ def run_and_exit(
             code = runner.run(main) or ExitCode.DONE
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
+    except SystemExit:  # Rich raises it where the reader of the output, such as `head`, has ended
+        code = ExitCode.FAILED
     except BaseException as error:  # noqa: BLE001 (nothing above would handle it)
         code = ExitCode.FAILED
         if sentence := _describe_failure(error):
@@ -361,8 +365,9 @@ def _describe_failure(error: BaseException) -> str | None:
 def flush_and_exit(code: int) -> NoReturn:
     """Write what is buffered, and exit without waiting for anything."""
     log.line_buffer.write_buffered()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BrokenPipeError):  # its reader has ended
+            stream.flush()
     os._exit(code)
 
 

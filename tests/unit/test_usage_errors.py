@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -215,6 +216,31 @@ def test_a_record_that_is_none_is_a_usage_error(
     assert run(monkeypatch, "orders", "set-up", "1", "http://127.0.0.1:1", "--project", "p", *given) == 2
 
     assert f"{record} holds no JSON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("prints", "code"), [("command.print_line", 0), ("rich.console.Console().print", 1)], ids=["lines", "console"]
+)
+def test_output_whose_reader_has_ended_is_no_failure_to_speak_of(prints: str, code: int) -> None:
+    """`haulage doctor | head` ended in a traceback."""
+    program = f"""
+import rich.console
+from cli import command
+
+async def main():
+    for _ in range(10_000):
+        {prints}("a line of the answer")
+
+command.run_and_exit(main())
+"""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as output:
+        ended = subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, stdout=output, stderr=subprocess.PIPE, check=False
+        )
+
+    assert (ended.returncode, ended.stderr) == (code, b"")
 
 
 def test_commands_are_loaded_without_settings() -> None:
