@@ -28,7 +28,7 @@ from infra.outages import EngineUnreachable
 from infra.settings import Settings
 from services import addresses
 from stores import pauses, webhooks
-from stores.orders import health, platforms
+from stores.orders import health
 
 TIMEOUT_SECONDS: Final = 10.0
 RECEIVER_PATIENCE: Final = timedelta(hours=1)
@@ -92,8 +92,6 @@ async def check_stored_health_of_platforms(settings: Settings) -> str:
     async with open_database_for_check(settings) as database:
         seen = await health.load_platforms_health(database)
         is_system_paused = await pauses.is_system_paused(database, names.SYSTEM)
-        async with database.session() as session:
-            configured = await platforms.load_newest_options(session, [row.platform for row in seen.rows])
     schedules = await starts.list_paused_schedules(client)
     troubles = {
         "no worker serves it": [row.platform for row in seen.rows if row.unserved_since],
@@ -107,7 +105,7 @@ async def check_stored_health_of_platforms(settings: Settings) -> str:
         for row in seen.rows
         if is_system_paused or names.build_cycle_schedule_id(row.platform) in schedules
     }
-    unconfigured = {row.platform for row in seen.rows if row.starts_at is None} & paused - configured.keys()
+    unconfigured = {row.platform for row in seen.rows if row.starts_at is None} & paused - seen.configured
     counts = {
         "fetched": len(seen.rows) - len(paused),
         "paused": len(paused - unconfigured),

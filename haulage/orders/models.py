@@ -123,7 +123,7 @@ class ListedPlatform(BaseModel):
     """Slices that wait or are read."""
     is_configured: bool = True
     """Whether it has a configuration of its own; without one, the defaults are in force."""
-    paused: bool | None = None
+    is_paused: bool | None = None
     """Whether its schedule is paused, in a list as of a moment ago; None where that is not known."""
 
 

@@ -146,6 +146,8 @@ class PlatformsHealth:
 
     rows: list[OrderPlatform]
     counts: dict[str, OpenAndFailedSliceCounts]
+    configured: frozenset[str]
+    """Those with a configuration of their own."""
     now: datetime
 
 
@@ -153,8 +155,10 @@ async def load_platforms_health(database: Database) -> PlatformsHealth:
     """Read what keeps each platform from being fetched."""
     async with database.session() as session:
         rows = (await session.exec(select(OrderPlatform).where(col(OrderPlatform.removed_at).is_(None)))).all()
-        counts = await slices.count_open_and_failed_by_platform(session, [row.platform for row in rows])
-        return PlatformsHealth(list(rows), counts, await ledger.read_database_time(session))
+        listed = [row.platform for row in rows]
+        counts = await slices.count_open_and_failed_by_platform(session, listed)
+        configured = frozenset(await platforms.load_newest_options(session, listed))
+        return PlatformsHealth(list(rows), counts, configured, await ledger.read_database_time(session))
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ async def test_an_operator_purges(database: Database, tmp_path: Path) -> None:
 
         report = await here.purge(1, 2, 99)
 
-        assert report == AddressIdsByPurgeOutcome(purged=[1], busy=[2])
+        assert report == AddressIdsByPurgeOutcome(purged=[1], in_use=[2])
         assert here.list_kept() == {"ed": [], "im": [], "wfm": [], "od": [2]}
         rows = await here.rows()
         assert (rows[1].purged_at is not None, rows[2].purged_at, rows[2].od_flag) == (True, None, "Y")
@@ -164,7 +164,7 @@ async def test_orders_that_come_at_the_last_moment_are_seen(
         monkeypatch.setattr(ModulesClient, "list_addresses_with_open_orders", and_then)
         report = await here.purge(1)
 
-        assert report == AddressIdsByPurgeOutcome(busy=[1])
+        assert report == AddressIdsByPurgeOutcome(in_use=[1])
         assert here.list_kept()["od"] == [1]
         row = (await here.rows())[1]
         assert (row.purged_at, row.removable_at, row.od_flag) == (None, None, "Y")
@@ -178,7 +178,7 @@ async def test_an_address_that_lives_again_is_not_purged(database: Database, tmp
         for module in Module:
             await here.client.apply_operations(module, [upsert(900, 1, 1, street="again")])
 
-        assert await here.purge(1) == AddressIdsByPurgeOutcome(alive=[1])
+        assert await here.purge(1) == AddressIdsByPurgeOutcome(superseded=[1])
         assert here.list_kept() == {module.value: [1] for module in Module}
         assert 1 not in await here.rows()
 

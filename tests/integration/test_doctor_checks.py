@@ -136,7 +136,7 @@ async def test_platforms_are_counted_by_what_is_so(settings: Settings) -> None:
     """Fetched, paused, set up and not configured; failed slices are for a person to look at."""
     async with running_orders(settings, queues=[]) as orders:
         orders.play(PlatformScenario(orders=0))
-        await orders.set_up("1", paused=False)
+        await orders.set_up("1", is_paused=False)
         for number in ("2", "3"):
             await orders.set_up(number)
         await orders.configure("2")

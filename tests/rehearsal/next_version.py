@@ -49,8 +49,8 @@ CHANGES: Mapping[str, tuple[str, str]] = {
     ),
     # A field that older workers do not know.
     "domain/downloads/activity_models.py": (
-        '    """Number of this processing, from 1."""\n',
-        '    """Number of this processing, from 1."""\n    rehearsed: str = "yes"\n',
+        '    """How often it was processed, this time included."""\n',
+        '    """How often it was processed, this time included."""\n    rehearsed: str = "yes"\n',
     ),
     # A step that older workers do not take.
     "workflows/downloads/download.py": (

@@ -44,7 +44,7 @@ def build_activity_error(cause: BaseException) -> ActivityError:
         ),
         pytest.param(
             build_activity_error(TimeoutError("no heartbeat", type=TimeoutType.HEARTBEAT, last_heartbeat_details=[])),
-            *("internal", "The activity address_compare failed and is not retried: no heartbeat.", False),
+            *("internal_error", "The activity address_compare failed and is not retried: no heartbeat.", False),
             id="its worker was lost",
         ),
         pytest.param(

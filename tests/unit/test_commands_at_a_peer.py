@@ -38,7 +38,7 @@ JOB = {
     "file_path": "/f",
     "partial": False,
     "counts": {},
-    "closes_at": "2026-11-24T10:00:00Z",
+    "window_closes_at": "2026-11-24T10:00:00Z",
     "deadline_at": "2026-11-24T10:10:00Z",
 }
 
@@ -151,7 +151,7 @@ async def test_times_are_printed_with_their_zone(
         "orders: running",
     ]
     closes_at = datetime.now(timezone(timedelta(hours=5))) + timedelta(hours=1)
-    job = TransferJob.model_validate({**JOB, "status": "Pending", "closes_at": closes_at})
+    job = TransferJob.model_validate({**JOB, "status": "Pending", "window_closes_at": closes_at})
     assert transfers.describe_job_progress(job) == f"window open until {closes_at.astimezone(UTC):%H:%M:%S} UTC"
 
 

@@ -212,9 +212,9 @@ async def test_a_redo_shows_how_many_slices_were_read_again(typed: Typed, monkey
 
 async def test_the_progress_of_a_fetch_names_the_zone_of_its_times(typed: Typed) -> None:
     """They are in UTC, whatever zone the answer has."""
-    typed.peer.says(200, {"platform": "shop-1", "paused": False})
+    typed.peer.says(200, {"platform": "shop-1", "is_paused": False})
     moments = {"starts_at": "2026-11-20T10:00:00Z", "claimed_to": "2026-11-20T12:00:00Z"}
-    typed.peer.says(200, PLATFORM | moments | {"complete_to": "2026-11-20T12:00:00+01:00", "open": 1})
+    typed.peer.says(200, PLATFORM | moments | {"complete_to": "2026-11-20T12:00:00+01:00", "slices_open": 1})
     settled = {"complete_to": "2026-11-20T12:00:00Z", "platform_now": "2026-11-20T12:00:00Z"}
     typed.peer.says(200, PLATFORM | moments | settled)
     await typed.run(orders_command.fetch, "shop-1")
@@ -223,10 +223,10 @@ async def test_the_progress_of_a_fetch_names_the_zone_of_its_times(typed: Typed)
 
 async def test_one_slice_is_counted_as_one(typed: Typed) -> None:
     """In the state of a platform, and where it has failed."""
-    typed.peer.says(200, PLATFORM | {"open": 1})
+    typed.peer.says(200, PLATFORM | {"slices_open": 1})
     assert "1 slice open, 0 failed" in (await typed.run(orders_command.status, "shop-1")).lines[0]
-    typed.peer.says(200, {"platform": "shop-1", "paused": False})
-    typed.peer.says(200, PLATFORM | {"failed": 1})
+    typed.peer.says(200, {"platform": "shop-1", "is_paused": False})
+    typed.peer.says(200, PLATFORM | {"slices_failed": 1})
     typed.peer.says(200, {"items": [SLICE], "next_cursor": None})
     with pytest.raises(WorkFailed, match="1 slice of shop-1 failed"):
         await typed.run(orders_command.fetch, "shop-1")

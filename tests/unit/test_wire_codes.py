@@ -22,11 +22,11 @@ OF_COMMANDS = {
     "tls_file_wrong",
 }
 """They end a command or a process."""
-OF_TASKS = {*PROBLEM_CODES, "pauses_contradict", "too_many_tasks_at_once"}
+OF_TASKS = {*PROBLEM_CODES, "retry_intervals_contradict", "too_many_tasks_at_once"}
 """Routes of tasks answer with numbers; metrics and the audit log have these."""
 OF_NO_ROUTE = {"expectation_failed", "method_not_allowed"}
 """Answers to requests that no route takes."""
-OF_FAULTS = {"backfill_ended", *FailureReason}
+OF_FAULTS = {"backfill_ended", "comparison_ended", "module_failed", *FailureReason}
 """Faults of work that no request filters by, or filters by as a reason."""
 OF_DETAILS = {"signature_mismatch", "too_many_columns"}
 """Faults that are answered with another code, and with the sentence of this one."""
@@ -47,7 +47,7 @@ def registered() -> set[str]:
 def test_every_code_of_the_document_is_registered(document: dict[str, Any], registered: set[str]) -> None:
     """Those that responses name, and those that requests and fields take."""
     documented = wire_codes.list_documented_codes(document)
-    assert {"platform_zone", "internal", "slice_too_short", "unavailable", "source_status"} <= documented
+    assert {"platform_zone", "internal_error", "slice_too_short", "unavailable", "source_status"} <= documented
     assert documented <= registered
 
 
