@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -91,14 +92,21 @@ class FileRepositoryClient:
 async def _write_file(path: Path, pieces: AsyncIterator[bytes]) -> None:
     """Write a file in blocks of a megabyte, because each write takes a thread."""
     buffer = bytearray()
-    with await asyncio.to_thread(path.open, "wb") as out:
-        async for piece in pieces:
-            buffer += piece
-            metrics.TRANSFER_FILE_BYTES.inc(len(piece))
-            if len(buffer) >= WRITE_BYTES:
-                await asyncio.to_thread(out.write, bytes(buffer))
-                buffer.clear()
-        await asyncio.to_thread(out.write, bytes(buffer))
+    await asyncio.to_thread(path.touch)
+    async for piece in pieces:
+        buffer += piece
+        metrics.TRANSFER_FILE_BYTES.inc(len(piece))
+        if len(buffer) >= WRITE_BYTES:
+            await asyncio.to_thread(_append_to_existing_file, path, bytes(buffer))
+            buffer.clear()
+    await asyncio.to_thread(_append_to_existing_file, path, bytes(buffer))
+
+
+def _append_to_existing_file(path: Path, block: bytes) -> None:
+    """Write at the end of a file; a thread that comes late, when a cancelled fetch has removed it, makes none anew."""
+    with path.open("r+b") as out:
+        out.seek(0, os.SEEK_END)
+        out.write(block)
 
 
 def _fill_repository_template(template: str, file: FileByBizAppAndPath, path: str, signature: str) -> str:

@@ -128,7 +128,7 @@ FILLED = {
             "/v1/platforms",
             "/v1/platforms/shop-1/slices",
             "/v1/platforms/shop-1/slices?state=failed",
-            "/v1/platforms/shop-1/slices?state=failed&code=platform_busy",
+            "/v1/platforms/shop-1/slices?state=failed&cause=platform_busy",
         ),
     ),
     "addresses": Filled(

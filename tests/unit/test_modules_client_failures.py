@@ -158,9 +158,9 @@ async def test_what_was_not_told_apart_may_be_applied_while_a_call_is_unanswered
     """The first call with all of them ran into the time-out: it may still be on its way, so nothing is certain."""
     operations = [upsert(seq, seq, 1_000 + seq) for seq in range(1, 401)]
     choke = call_fault(OssAction.CHOKE, uprns=frozenset(range(1, 401)))
-    slow = call_fault(OssAction.SLOW, times=1, seconds=3 * measure_pace())
-    timeout = 2 * measure_pace()
-    async with running_modules(tmp_path, slow, choke, retries=1, batch=500, timeout_seconds=timeout) as (_, caller):
+    pace = measure_pace()  # once, so that the first call takes longer than the time-out whatever else is done meanwhile
+    slow = call_fault(OssAction.SLOW, times=1, seconds=3 * pace)
+    async with running_modules(tmp_path, slow, choke, retries=1, batch=500, timeout_seconds=2 * pace) as (_, caller):
         waiting = [each for each in await caller.apply_operations(ED, operations) if isinstance(each, UnansweredResult)]
 
         assert waiting

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import pytest
 
@@ -15,6 +16,7 @@ from domain.faults import SourceFault
 from domain.transfers.models import FileByBizAppAndPath
 from infra.settings import TransferSettings
 from services.services import Services
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 FILE = FileByBizAppAndPath(biz_id=2, app_id=7, path="/etc/my conf/50%.ini")
 
@@ -64,3 +66,36 @@ async def test_a_store_that_does_not_bring_a_file_in_time_is_asked_again(tmp_pat
     store = OneObjectStore("files/etc/my conf/50%.ini", b"content", pause_seconds=60)
     with pytest.raises(RepositoryUnavailable, match=r"within 0\.05 seconds"):
         await write_file(store, tmp_path / "file", fetch_timeout_seconds=0.05)
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+async def test_a_fetch_that_is_cancelled_while_a_file_is_opened_leaves_nothing_open(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_removed: bool
+) -> None:
+    """Its thread goes on: the file that it had opened was closed by none, and is not made anew once it was removed."""
+    opened, cancelled, open_file = threading.Event(), threading.Event(), Path.open
+    files: list[IO[Any]] = []
+
+    def open_slowly(path: Path, *arguments: Any, **options: Any) -> IO[Any]:
+        opened.set()
+        cancelled.wait(PATIENCE_SECONDS)
+        files.append(open_file(path, *arguments, **options))
+        return files[-1]
+
+    path = tmp_path / "file"
+    monkeypatch.setattr(Path, "open", open_slowly)
+    store = OneObjectStore("files/etc/my conf/50%.ini", b"content")
+    fetching = asyncio.create_task(write_file(store, path))
+    await asyncio.to_thread(opened.wait, PATIENCE_SECONDS)
+    fetching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await fetching
+    if is_removed:
+        path.unlink()
+    cancelled.set()
+
+    if is_removed:
+        await asyncio.sleep(0.2)
+        assert not path.exists()
+    else:
+        await eventually(lambda: [each.closed for each in files] == [True])

@@ -76,7 +76,7 @@ class CaseRunner:
         await eventually(self._is_idle)
 
     async def _is_idle(self) -> bool:
-        return bool((await self.addresses.ask("GET", "cycle")).body["running"] == [])
+        return bool((await self.addresses.ask("GET", "cycle")).body["workflow_ids"] == [])
 
     async def _configure(self, options: Mapping[str, Any]) -> None:
         defaults = {"pause_seconds": 1, "retry_pause_seconds": 0, "failed_cycles_max": 50}

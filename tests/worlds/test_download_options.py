@@ -301,7 +301,6 @@ async def test_every_field_of_a_question_makes_a_difference(options: DownloadOpt
         "project_id": (options.downloads.project_id, other_project),
         "task_id": (first["task_id"], second["task_id"]),
         "state": ("succeeded", "failed"),
-        "status": ("succeeded", "failed"),
         "cause": ("source_status", "source_timeout"),
         "type": ("csv", "excel"),
         "operator_id": ("one", "other"),
