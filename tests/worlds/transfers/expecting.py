@@ -91,8 +91,9 @@ def _expect_of_flaw(names: TransferNames, flaw: Flaw, goal: TargetGoal) -> Targe
 
 def _list_unusual_ends(world: TransferWorld, goal: TargetGoal, causes: Collection[str]) -> Iterator[str]:
     """List what comes of flaws together, or of one that is spent on another wish for the same host."""
+    runs_in_the_end = "fails_then_runs_for_ever" in {each.name for each in world.flaws} and world.is_struck(goal.host)
     for flaw in world.flaws:
-        if flaw.name == "upload_fails" and flaw.passes and RUNS_OUT in causes:
+        if flaw.name == "upload_fails" and flaw.passes and (RUNS_OUT in causes or runs_in_the_end):
             yield f"Timeout/deadline/{code_of(flaw)}"
         is_shared = sum(goal.host in wish.hosts for wish in world.wishes) > 1
         # A task that was begun without an answer is seen by nobody, and neither is its failure.
