@@ -67,14 +67,9 @@ def set_up(
     async def set_up_and_describe(orders: Orders, address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
         if project is None and api is not None:
             raise command.CommandFault("--api needs --project, the id of the project whose orders they are.")
-        setup = PlatformSetup(
-            project_id=project or await _find_own_project_id(address, data_dir),
-            kind=kind,
-            shop=shop,
-            base_url=base_url,
-            capability=capability,
-            notify_url=notify_url,
-        )
+        owner = project or await _find_own_project_id(address, data_dir)
+        what = {"kind": kind, "shop": shop, "base_url": base_url, "capability": capability, "notify_url": notify_url}
+        setup = PlatformSetup.model_validate({"project_id": owner, **what})
         # One that has not begun would else be fetched with the defaults before it is configured.
         has_begun = await _has_begun_to_claim_orders(orders, platform)
         begins = {} if has_begun else {"starttime": DEFAULT_SINCE}

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import logging
 import os
-import signal
-import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 import typer
 
-from cli import addresses, asking, command, downloads, export, installation, orders, steering, tasks, transfers
-from dev.embedded.processes import read_process_identity
-from haulage import ApiUnreachable
+from cli import addresses, command, downloads, export, installation, orders, steering, tasks, transfers
 from haulage.transfers import TransferJob
-from infra.objects.failures import StoreFailure
-from infra.outages import DatabaseUnreachable
 from tests.support.api_peer import TASK, ApiPeer, problem, running_api_peer, status
-from tests.support.task_queue import make_held_task
-from tests.support.waiting import eventually
 
 GOOD = {"code": 0, "msg": "SUCCESS"}
 LAST_PAGE = {"next_cursor": None}
@@ -329,37 +318,6 @@ async def test_a_failed_set_is_changed_to_its_end(
 
 
 @pytest.mark.parametrize(
-    ("code", "answer", "printed"),
-    [(204, "", ""), (200, "haulage_component_up 1\n", "haulage_component_up 1\n"), (200, {"a": 1}, '{\n  "a": 1\n}\n')],
-    ids=["nothing", "a text", "JSON"],
-)
-async def test_whatever_a_request_is_answered_with_is_printed(
-    peer: ApiPeer, tmp_path: Path, code: int, answer: Any, printed: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A key that was revoked was said to be refused, as there is no JSON in the answer."""
-    peer.says(code, answer, **{"X-Request-Id": "req-1"})
-    assert await asking.send_request(tmp_path, peer.url, "DELETE", "/v1/projects/p/keys/k", None) == 0
-    assert capsys.readouterr().out == printed
-
-
-async def test_the_address_of_a_file_is_printed(
-    peer: ApiPeer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An export that found no room for the file names this request."""
-    assert await asking.send_request(tmp_path, peer.url, "GET", f"/v1/downloads/{TASK}/file", None) == 0
-    assert capsys.readouterr().out == f"{peer.url}/store/file?sig=a%2Fb\n"
-
-
-async def test_a_page_of_something_else_is_no_answer(
-    peer: ApiPeer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Such as the page of a proxy."""
-    peer.says(200, "<html>")
-    assert await asking.send_request(tmp_path, peer.url, "GET", "/v1/systems", None) == 3
-    assert "answered 200, not as Haulage does" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("function", "arguments", "body"),
     [
         (installation.list_systems, (), {"items": [{"id": 7}]}),
@@ -402,49 +360,6 @@ async def test_an_error_of_ours_at_a_haulage_is_raised(peer: ApiPeer, run_comman
         await run_command(installation.list_systems)
 
 
-NEEDS_PROJECT = problem(
-    401, "project_key_needed", "It works on one project. Name it in the header Haulage-Project, or use a key of it."
-)
-
-
-async def test_a_request_about_one_project_is_repeated_for_the_own_one(
-    peer: ApiPeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The admin key belongs to none, and the command had no way to name one."""
-
-    async def find_peer(url: str | None, *_: Any, **__: Any) -> command.ApiAddress:
-        return command.ApiAddress(url or peer.url, "hlg_admin")
-
-    monkeypatch.setattr(command, "find_api_address_and_key", find_peer)
-    (tmp_path / command.KEY_FILE).write_text("hlg_own\n")
-    peer.says(401, NEEDS_PROJECT)
-    peer.says(200, {"a": 1}, **{"X-Request-Id": "req-1"})
-    assert await asking.send_request(tmp_path, None, "POST", "/v1/x", "{}") == 0
-    assert [each.headers["Authorization"] for each in peer.seen] == ["Bearer hlg_admin", "Bearer hlg_own"]
-    assert [each.body for each in peer.seen] == [{}, {}]
-
-    # Neither for another refusal, nor at another machine's API, nor where no project was made yet.
-    peer.says(403, problem(403, "forbidden", "No."))
-    assert await asking.send_request(tmp_path, None, "POST", "/v1/x", "{}") == 2
-    peer.says(401, NEEDS_PROJECT)
-    assert await asking.send_request(tmp_path, peer.url, "POST", "/v1/x", "{}") == 2
-    (tmp_path / command.KEY_FILE).unlink()
-    peer.says(401, NEEDS_PROJECT)
-    capsys.readouterr()
-    assert await asking.send_request(tmp_path, None, "POST", "/v1/x", "{}") == 2
-    assert "Name it by --project (`haulage ask /v1/projects` lists them), or use" in capsys.readouterr().err
-    assert (len(peer.seen), list(tmp_path.iterdir())) == (5, [])
-
-
-async def test_a_project_is_named_by_an_option(peer: ApiPeer, tmp_path: Path) -> None:
-    """In the header that the API reads; one that no header can hold is refused."""
-    peer.says(200, {"a": 1}, **{"X-Request-Id": "req-1"})
-    assert await asking.send_request(tmp_path, peer.url, "GET", "/v1/downloads", None, "prj_1") == 0
-    assert peer.seen[0].headers["Haulage-Project"] == "prj_1"
-    assert await asking.send_request(tmp_path, peer.url, "GET", "/v1/downloads", None, "prj_1\n") == 2
-    assert len(peer.seen) == 1
-
-
 async def test_a_key_file_without_a_key_is_written_anew(peer: ApiPeer, tmp_path: Path) -> None:
     """A command that was killed while it wrote the file, or a full disk, left one that no later command could use."""
     path = tmp_path / command.KEY_FILE
@@ -456,122 +371,6 @@ async def test_a_key_file_without_a_key_is_written_anew(peer: ApiPeer, tmp_path:
 
     assert [each.name for each in tmp_path.iterdir()] == [command.KEY_FILE]
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (
-            OSError(errno.ENOSPC, "No space left on device", "/copy/f"),
-            "Nothing more could be written: No space left on",
-        ),
-        (StoreFailure("The store refused it. Try again.", key="k", code="c"), "The store refused it. Try again."),
-        (DatabaseUnreachable("PostgreSQL accepted no connection."), "PostgreSQL accepted no connection."),
-        (ApiUnreachable("http://h does not answer."), "http://h does not answer."),
-    ],
-)
-def test_what_fails_outside_ends_a_command_in_a_sentence(
-    error: Exception, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A backup onto a full disk ended with a traceback."""
-
-    async def fail() -> NoReturn:
-        raise error
-
-    ended: list[int] = []
-    monkeypatch.setattr(command, "flush_and_exit", ended.append)
-    run: Callable[[Coroutine[Any, Any, None]], object] = command.run_and_exit
-    run(fail())
-    assert ended == [1]
-    printed = capsys.readouterr().err
-    assert printed.startswith(f"haulage: {sentence}")
-    assert printed.count("\n") == 1
-
-
-async def test_a_program_ends_with_all_that_it_has_started(tmp_path: Path) -> None:
-    """A task that another worker holds by now was done on by what the killed program had started."""
-    started = tmp_path / "pid"
-    program = ["sh", "-c", f"sleep 60 & echo $! > {started}; wait"]
-    running = asyncio.ensure_future(tasks.build_program_handler(program)(make_held_task(1)))
-    await eventually(lambda: started.exists() and started.read_text().strip())
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    await eventually(lambda: read_process_identity(int(started.read_text())) is None)
-
-
-async def test_a_program_that_is_cancelled_while_it_is_started_ends_with_all_that_it_has_started(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The start alone was cancelled: on a busy machine a program had started others by then, which went on."""
-    started, cancelled, start = tmp_path / "pid", asyncio.Event(), asyncio.create_subprocess_exec
-
-    async def start_slowly(*arguments: str, **options: Any) -> asyncio.subprocess.Process:
-        child = await start(*arguments, **options)
-        await cancelled.wait()
-        return child
-
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_slowly)
-    program = ["sh", "-c", f"sleep 60 & echo $! > {started}; wait"]
-    running = asyncio.ensure_future(tasks.build_program_handler(program)(make_held_task(1)))
-    await eventually(lambda: started.exists() and started.read_text().strip())
-    running.cancel()
-    await asyncio.sleep(0)
-    cancelled.set()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    await eventually(lambda: read_process_identity(int(started.read_text())) is None, timeout=20)
-
-
-async def test_a_program_whose_work_goes_on_after_its_end_has_failed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A task of a program that left a process with its standard error was held for ever, or lost that work."""
-    monkeypatch.setattr(tasks, "LEFT_SECONDS", 0.2)
-    started = tmp_path / "pid"
-    program = ["sh", "-c", f"sleep 60 & echo $! > {started}"]
-    async with asyncio.timeout(20):
-        with pytest.raises(tasks.ProgramFailed, match=r"exited with 0, but what it started .* 0\.2 s later, and was"):
-            await tasks.build_program_handler(program)(make_held_task(1))
-    await eventually(lambda: read_process_identity(int(started.read_text())) is None)
-
-
-async def test_what_a_program_starts_in_another_group_is_neither_waited_for_nor_killed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It was said to be killed, and each such task left a pipe open."""
-    monkeypatch.setattr(tasks, "LEFT_SECONDS", 0.2)
-    monkeypatch.setattr(tasks, "KILLED_SECONDS", 0.2)
-    started = tmp_path / "pid"
-    script = f"import os, time; os.setsid(); open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-    program = ["sh", "-c", f'"$@" & while [ ! -s {started} ]; do sleep 0.05; done', "sh", sys.executable, "-c", script]
-    open_before = len(list(Path("/proc/self/fd").iterdir()))
-    async with asyncio.timeout(20):
-        await tasks.build_program_handler(program)(make_held_task(1))
-    assert "what it started in another group still has its standard error" in capsys.readouterr().err
-    await eventually(lambda: len(list(Path("/proc/self/fd").iterdir())) <= open_before)
-    os.kill(int(started.read_text()), signal.SIGKILL)
-
-
-async def test_a_task_without_room_for_its_content_leaves_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each attempt on a full disk left both ends of a pipe open."""
-
-    def refuse() -> NoReturn:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    open_before = len(list(Path("/proc/self/fd").iterdir()))
-    with pytest.raises(OSError, match="No space left"):
-        await tasks.build_program_handler(["true"])(make_held_task(1))
-    assert len(list(Path("/proc/self/fd").iterdir())) == open_before
-
-
-async def test_a_program_that_prints_much_needs_no_memory(capfd: pytest.CaptureFixture[str]) -> None:
-    """Its errors are passed on as they come; the end of them is the reason of the failure."""
-    program = [sys.executable, "-c", "import sys; sys.stderr.write('ü' * 300_000 + 'last'); sys.exit(3)"]
-    with pytest.raises(tasks.ProgramFailed, match=r"exited with 3: ü{296}last$"):
-        await tasks.build_program_handler(program)(make_held_task(1))
-    assert len(capfd.readouterr().err) == 300_004
 
 
 def test_a_header_that_is_given_twice_is_refused() -> None:

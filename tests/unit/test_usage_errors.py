@@ -1,15 +1,16 @@
-"""What the command says to nonsense: one sentence with the name that was typed, and the exit code 2."""
+"""What the command says to nonsense, and to failures outside: one sentence, and the exit code of its kind."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import typer
@@ -22,9 +23,11 @@ from cli.export import choose_file_type
 from dev.embedded.environment import MARKER_VARIABLE
 from domain import VERSION
 from domain.faults import Invalid
-from haulage import FileType
+from haulage import ApiUnreachable, FileType
 from infra.component_settings import ObjectSettings
 from infra.objects import ObjectStore
+from infra.objects.failures import StoreFailure
+from infra.outages import DatabaseUnreachable
 from infra.secrets import SecretSealer
 from infra.settings import SecretSettings, load_settings_from_environment
 
@@ -280,3 +283,33 @@ def test_a_name_of_another_format_is_refused() -> None:
     """Its content would not be what its name says."""
     with pytest.raises(typer.BadParameter, match=r"No export is a \.xls file"):
         choose_file_type(None, Path("a.xls"))
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/copy/f"),
+            "Nothing more could be written: No space left on",
+        ),
+        (StoreFailure("The store refused it. Try again.", key="k", code="c"), "The store refused it. Try again."),
+        (DatabaseUnreachable("PostgreSQL accepted no connection."), "PostgreSQL accepted no connection."),
+        (ApiUnreachable("http://h does not answer."), "http://h does not answer."),
+    ],
+)
+def test_what_fails_outside_ends_a_command_in_a_sentence(
+    error: Exception, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A backup onto a full disk ended with a traceback."""
+
+    async def fail() -> NoReturn:
+        raise error
+
+    ended: list[int] = []
+    monkeypatch.setattr(command, "flush_and_exit", ended.append)
+    run: Callable[[Coroutine[Any, Any, None]], object] = command.run_and_exit
+    run(fail())
+    assert ended == [1]
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"haulage: {sentence}")
+    assert printed.count("\n") == 1
