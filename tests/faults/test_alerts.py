@@ -232,7 +232,8 @@ async def scene(deployment: Deployment, tmp_path: Path) -> AsyncIterator[Scene]:
 async def test_a_fault_of_each_system_fires_its_alert_and_the_alert_ends(scene: Scene) -> None:
     """Of every system, of webhooks, and of requests that are refused; none fires before."""
     for fault in FAULTS.values():
-        assert await scene.is_silent(fault.alert, **fault.labels)
+        # Workers still show what a test before left, until they look at it again.
+        await eventually(partial(scene.is_silent, fault.alert, **fault.labels))
     missing = set(FAULTS)
 
     async def have_fired() -> bool:

@@ -136,7 +136,7 @@ class Deployment:
         return await eventually(request_once, PATIENCE_SECONDS)
 
     async def rest(self) -> None:
-        """Leave nothing of a test that goes on by itself: address cycles, Pub/Sub pulls, order platforms, faults."""
+        """Leave nothing of a test that goes on or alarms: address cycles and quarantine, pulls, platforms, faults."""
         self.oss.set(oss_scenarios.OssScenario())
         self.world.set(transfers.QUICK)
         self.pubsub.broker.scenario = IDLE
@@ -144,6 +144,7 @@ class Deployment:
         for number in self.platforms.by_number:
             await self.as_admin("POST", f"/v1/platforms/{number}/pause", json=SIGNED)
         self.platforms.by_number.clear()
+        await self.fetch("DELETE FROM addr_sync_quarantine")
 
 
 class Deployments:

@@ -82,7 +82,9 @@ class LaneMachine(RuleBasedStateMachine):
     @rule(sender=st.sampled_from(SENDERS), seed=seeds, count=st.integers(1, 4), priority=st.sampled_from([0, 0, 1, 60]))
     def create(self, sender: str, seed: int, count: int, priority: int) -> None:
         keys = [uuid.UUID(int=Random(seed + n).getrandbits(128)).hex for n in range(count)]
-        new = [CreateOperation(key, "user", key[:3], priority, "first") for key in keys]
+        # A lane keeps no keys of archived tasks but those that callers chose: others are random, and none comes twice.
+        fresh = [key for key in keys if key not in self.model.archived]
+        new = [CreateOperation(key, "user", key[:3], priority, "first") for key in fresh]
         self.known += new
         expected = "".join(map(self.model.create, new))
         assert self.ask(sender, creates=new).creates == expected
