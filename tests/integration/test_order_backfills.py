@@ -89,7 +89,9 @@ async def test_a_backfill_reads_again_and_is_recorded(settings: Settings) -> Non
         before, platform = await orders.row(), orders.platforms.by_number[NUMBER]
         asked = len(platform.throttle.times)
 
+        play(orders, slow_ms=500)
         record = await begin(orders, rows[:3], who="Ada")
+        play(orders)
         end = await wait_for_end(orders, record)
 
         after = await orders.row()
@@ -155,7 +157,7 @@ async def test_what_is_read_again_is_not_simply_done(settings: Settings) -> None
     """While it goes on the ledger says so, and asking for the same time once more is the same backfill."""
     async with running_orders(settings) as orders:
         rows = await fetch_platform(orders)
-        play(orders, slow_ms=500)
+        play(orders, slow_ms=5_000)
 
         record = await begin(orders, rows[:2])
         again = await begin(orders, rows[:2])
@@ -203,7 +205,7 @@ async def test_a_backfill_that_is_ended_by_hand_has_failed(settings: Settings) -
     """Whether it is cancelled in order or terminated: then the watch finds that no workflow leads it any more."""
     async with running_orders(settings) as orders:
         rows = await fetch_platform(orders)
-        play(orders, slow_ms=1_000)
+        play(orders, slow_ms=5_000)
         cancelled, terminated = await begin(orders, rows[:1]), await begin(orders, rows[1:2])
         await orders.engine.get_workflow_handle(cancelled["workflow_id"]).cancel()
         await orders.engine.get_workflow_handle(terminated["workflow_id"]).terminate()

@@ -20,7 +20,7 @@ from stores.tables.orders import OrderSlice
 from tests.support.downloads import parse_csv
 from tests.support.orders import SIGNED, Orders, count_findings, running_orders, set_up_platform
 from tests.support.selecting import mark_long_except
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.stack
 
@@ -47,7 +47,11 @@ async def test_a_failed_slice_holds_complete_to_until_it_is_skipped(settings: Se
         held = await orders.row()
         [first, *_] = sorted((await list_failed_slices(orders)), key=lambda each: each["slice"])
         status = await orders.status()
-        assert (await orders.events()).count("orders.slice_failed") == status["slices_failed"]
+
+        async def are_all_told() -> bool:
+            return (await orders.events()).count("orders.slice_failed") == status["slices_failed"]
+
+        await eventually(are_all_told)
         assert first["fault"]["code"] == "platform_busy"
         assert held.complete_to == held.starts_at
 
@@ -233,7 +237,7 @@ async def test_orders_are_exported_as_they_were_at_a_mark(settings: Settings) ->
 
         headers = {"Authorization": f"Bearer {orders.key}"}
         body = {"source_url": mark["source_url"], "headers": headers, "page_size": 100}
-        reply = await orders.api_client.ask("POST", "/v1/downloads?wait=30", key=orders.key, json=body)
+        reply = await orders.api_client.ask("POST", "/v1/downloads?wait=60", key=orders.key, json=body)
         assert reply.status == 200, reply.body
         [heads, *rows] = parse_csv(reply.body.encode())
 
@@ -340,6 +344,6 @@ async def test_a_slice_is_shown_while_it_is_committed(settings: Settings) -> Non
         await orders.fetch()
         [row, *_] = await orders.slices()
         window = TimeWindow(start=row.start_at, end=row.end_at)
-        async with asyncio.timeout(5), orders.services.database.session() as session:
+        async with asyncio.timeout(PATIENCE_SECONDS), orders.services.database.session() as session:
             await ledger.find_slice(session, row.platform, window, lock=True)
             assert (await orders.ask("GET", f"/v1/platforms/shop-1/slices/{window}")).status == 200

@@ -19,7 +19,8 @@ async def test_a_platform_is_fetched_to_its_last_settled_second(settings: Settin
     async with running_orders(settings) as orders:
         platform = orders.play(PlatformScenario(orders=3_000, span_seconds=7_200))
         await orders.set_up()
-        await orders.configure(starttime=since(platform, seconds=7_200))
+        # Some minutes before the next slice has settled.
+        await orders.configure(starttime=since(platform, seconds=7_000))
 
         ended = await orders.fetch()
 

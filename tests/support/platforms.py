@@ -8,8 +8,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+import pytest
+
 from clients.http import GuardedClient
-from clients.platforms import OrderPage, PlatformConnector, PlatformConnectorFactory, ReplayableAnswerLog
+from clients.platforms import (
+    OrderPage,
+    PlatformConnector,
+    PlatformConnectorFactory,
+    ReplayableAnswerLog,
+    RequestPermits,
+)
+from clients.platforms.permits import PATIENCE_SECONDS
 from domain.limits import LimitDecision, RateDemand, SlotDemand
 from domain.orders.access import Account, Credentials
 from domain.orders.capability import Capability, PlatformOrder
@@ -105,6 +114,18 @@ async def running_connector(
             )
 
         yield RunningConnector(address, platform, again(ReplayableAnswerLog()), limiter, again, renewals)
+
+
+def record_permits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the list of when each permit of this process is taken, by the monotonic clock."""
+    wait, taken = RequestPermits.wait_for_permit, list[float]()
+
+    async def wait_and_record(permits: RequestPermits, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        await wait(permits, patience_seconds)
+        taken.append(permits._good_until - permits.held_seconds)
+
+    monkeypatch.setattr(RequestPermits, "wait_for_permit", wait_and_record)
+    return taken
 
 
 def list_orders(pages: Sequence[OrderPage]) -> list[PlatformOrder]:
