@@ -82,7 +82,8 @@ async def test_the_cycle_under_way_is_shown(admin_page: Page, operators: Operato
     await admin_page.goto(BASE_PATH)
     cycle = admin_page.locator(".cycle")
     await expect(cycle).to_contain_text("Idle")
-    async with operators.apply_rule(OssRule(action=OssAction.SLOW, seconds=6)):
+    # It ends with the block, before a call would be given up.
+    async with operators.apply_rule(OssRule(action=OssAction.SLOW, seconds=25)):
         id_ = await operators.upsert(1)
         await operators.ask("POST", "cycle/resume", json=SIGNED)
         await expect(cycle).to_contain_text("It applies creates and updates.")

@@ -75,7 +75,7 @@ async def test_the_browser_saves_the_file(page: Page, console: Console, project:
 
 async def test_progress_moves_by_itself(page: Page, console: Console, project: Project) -> None:
     """Phase, rows and remaining time are shown while it runs, in the list and on its own page, and then the end."""
-    task_id = await console.exports(project).start(console.source.url(rows=9_000, delay_ms=100), page_size=100)
+    task_id = await console.exports(project).start(console.source.url(rows=9_000, delay_ms=200), page_size=100)
     await page.goto("/console/downloads")
     await expect(find_result(page, task_id)).to_contain_text(" of 9,000 rows")
     await expect(page.get_by_role("row", name="Running")).to_have_count(1)

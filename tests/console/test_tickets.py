@@ -29,11 +29,11 @@ async def open_shop(browser: Browser, console: Console) -> Page:
 
 async def test_a_page_of_another_site_watches_a_download(browser: Browser, console: Console, project: Project) -> None:
     """From its beginning to its end, with the address alone; the same address without its ticket opens nothing."""
-    task_id = await console.exports(project).start(console.source.url(rows=1_000, delay_ms=100), page_size=100)
+    page = await open_shop(browser, console)
+    task_id = await console.exports(project).start(console.source.url(rows=1_000, delay_ms=500), page_size=100)
     reply = await console.api_client.ask("POST", f"/v1/downloads/{task_id}/ticket", key=project.key)
     url = str(reply.body["url"])
     assert project.key not in url
-    page = await open_shop(browser, console)
 
     seen = await page.evaluate(WATCH, url)
     assert [seen["heard"][-1]["task_id"], seen["heard"][-1]["state"]] == [task_id, "succeeded"]
