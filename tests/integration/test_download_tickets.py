@@ -20,8 +20,9 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture
 async def exports(settings: Settings) -> AsyncIterator[Downloads]:
-    """API, worker and source; keys of streams are looked at every second."""
-    settings = settings.model_copy(update={"api": settings.api.model_copy(update={"ping_seconds": 1.0})})
+    """API, worker and source; keys of streams are looked at every few seconds."""
+    # Not more often: who does not answer a ping within half of that, as on a busy machine, is dropped.
+    settings = settings.model_copy(update={"api": settings.api.model_copy(update={"ping_seconds": 6.0})})
     async with running_downloads(settings) as running:
         yield running
 
