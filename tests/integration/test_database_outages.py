@@ -325,7 +325,7 @@ async def test_a_cancelled_transaction_ends_its_statement_on_the_server(database
     async def has_ended() -> bool:
         return not await _is_sleeping(database, pid)
 
-    await eventually(has_ended, timeout=10.0)
+    await eventually(has_ended, timeout=database.settings.statement_timeout_seconds / 2)
 
 
 async def _begin_to_sleep_in_transaction(database: Database) -> tuple[asyncio.Task[None], int]:
