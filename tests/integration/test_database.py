@@ -278,14 +278,15 @@ async def count_listeners(database: Database) -> int:
 async def test_connections_in_use_at_the_close_are_closed_when_they_are_given_back(database: Database) -> None:
     """What outlives the process's services leaves no connection behind, and opens none."""
     async with database.connection() as lent:
-        looking = asyncio.create_task(database.look_up("SELECT pg_sleep(0.3)"))
+        await lent.execute("SELECT pg_advisory_lock(1)")
+        looking = asyncio.create_task(database.look_up("SELECT pg_advisory_lock(1)"))
 
         async def is_looking() -> bool:
-            return bool(await lent.fetchval(_IS_ANY_SLEEPING))
+            return bool(await lent.fetchval(_DOES_ANY_WAIT))
 
         await eventually(is_looking)
         await database.close()
-        assert await lent.fetchval("SELECT 1") == 1
+        assert await lent.fetchval("SELECT pg_advisory_unlock(1)")
         await looking
 
     assert lent.is_closed()
@@ -297,4 +298,6 @@ async def test_connections_in_use_at_the_close_are_closed_when_they_are_given_ba
             await session.execute(text("SELECT 1"))
 
 
-_IS_ANY_SLEEPING = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep')"
+_DOES_ANY_WAIT = """
+    SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'advisory' AND datname = current_database())
+"""

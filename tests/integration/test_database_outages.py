@@ -57,42 +57,51 @@ async def test_a_database_without_a_connection_left_is_away(database: Database) 
 
 
 async def _write_rows(database: Database) -> None:
-    """Insert two rows that statements lock in the order of their ids."""
+    """Insert three rows that statements lock in the order of their ids."""
     async with database.session() as session:
-        session.add_all([Project(project_id=name, name="", created_at=NOON) for name in ("1", "2")])
+        session.add_all([Project(project_id=name, name="", created_at=NOON) for name in ("1", "2", "3")])
 
 
 @asynccontextmanager
-async def _crossing_locks(database: Database, waiting: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Hold the second row while the block runs, and ask for the first one as soon as the block waits for the second."""
-    async with database.session() as other:
-        await other.execute(text("SET LOCAL deadlock_timeout = '30s'"))  # so that the block's statement is the victim
-        await other.execute(text("SELECT 1 FROM projects WHERE id = '2' FOR UPDATE"))
+async def _crossing_locks(database: Database) -> AsyncIterator[None]:
+    """Hold the third row while the block runs, and ask for the first one before the block waits for the third.
+
+    PostgreSQL looks for a deadlock once in each wait: the block is held up at the second row until the other one waits,
+    so that the look of the block finds it, however long anything takes.
+    """
+    async with database.session() as gate, database.session() as other:
+        await gate.execute(text("SELECT 1 FROM projects WHERE id = '2' FOR UPDATE"))
+        await other.execute(text("SET LOCAL deadlock_timeout = '10min'"))
+        await other.execute(text("SELECT 1 FROM projects WHERE id = '3' FOR UPDATE"))
 
         async def cross() -> None:
-            await waiting()
+            await _wait_until_waiting(database, 1)
             await other.execute(text("UPDATE projects SET name = name || 'other' WHERE id = '1'"))
             await other.commit()
 
+        async def open_gate() -> None:
+            await _wait_until_waiting(database, 2)
+            await gate.commit()
+
         async with asyncio.TaskGroup() as group:
             group.create_task(cross())
+            group.create_task(open_gate())
             yield
 
 
 LOCKS_BOTH = "UPDATE projects SET name = name || 'mine' WHERE id IN (SELECT id FROM projects ORDER BY id FOR UPDATE)"
 
 
-def _build_waiting(database: Database) -> Callable[[], Awaitable[None]]:
-    """Return what waits until some statement waits for a lock."""
+_LIST_WAITING = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
-    async def is_waiting() -> bool:
-        async with database.connection() as connection:
-            return bool(await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
 
-    async def wait() -> None:
-        await eventually(is_waiting)
+async def _wait_until_waiting(database: Database, statements: int) -> None:
+    """Wait until so many statements wait for a lock."""
 
-    return wait
+    async def are_waiting() -> bool:
+        return len(await database.look_up(_LIST_WAITING)) == statements
+
+    await eventually(are_waiting)
 
 
 async def _update_by_session(database: Database) -> None:
@@ -118,19 +127,19 @@ async def test_a_statement_that_is_a_whole_transaction_is_repeated_after_a_deadl
     """Once: both transactions take effect, and no caller gets an error."""
     await _write_rows(database)
 
-    async with _crossing_locks(database, _build_waiting(database)):
+    async with _crossing_locks(database):
         await update(database)
 
     async with database.session() as session:
         names = (await session.exec(select(Project.name).order_by(Project.project_id))).all()
-    assert names == ["othermine", "mine"]
+    assert names == ["othermine", "mine", "mine"]
 
 
 async def test_a_later_statement_of_a_transaction_is_not_repeated_after_a_deadlock(database: Database) -> None:
     """What came before it in the transaction is undone, so the caller gets the deadlock, as an outage."""
     await _write_rows(database)
 
-    async with _crossing_locks(database, _build_waiting(database)):
+    async with _crossing_locks(database):
         with pytest.raises(DBAPIError, match="deadlock") as caught:
             await _update_second(database)
 
@@ -189,6 +198,9 @@ async def cut_connections(database: Database) -> None:
     await outsider.close()
 
 
+_LIST_COPIES = "SELECT FROM pg_stat_activity WHERE wait_event = 'ClientRead' AND query LIKE 'COPY%'"
+
+
 async def test_a_copy_whose_rows_do_not_come_is_ended(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that hangs within a COPY keeps no lock that others wait for; other statements go on."""
     monkeypatch.setattr(infra.database, "IDLE_TIMEOUT_SECONDS", 1.0)
@@ -211,8 +223,9 @@ async def test_a_copy_whose_rows_do_not_come_is_ended(database: Database, monkey
     async with database.session() as session:
         await session.execute(text("CREATE TABLE copied (number integer)"))
     hanging = asyncio.create_task(hang())
-    await asyncio.sleep(0.5)
+    await eventually(lambda: database.look_up(_LIST_COPIES))
     waiting = asyncio.create_task(count())
+    await _wait_until_waiting(database, 1)
     await asyncio.sleep(1.5)
     is_held_up = not waiting.done()
     for _ in range(2):
@@ -312,7 +325,7 @@ async def test_a_cancelled_transaction_ends_its_statement_on_the_server(database
     async def has_ended() -> bool:
         return not await _is_sleeping(database, pid)
 
-    await eventually(has_ended, timeout=10.0)
+    await eventually(has_ended, timeout=database.settings.statement_timeout_seconds / 2)
 
 
 async def _begin_to_sleep_in_transaction(database: Database) -> tuple[asyncio.Task[None], int]:

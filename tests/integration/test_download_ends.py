@@ -105,7 +105,7 @@ async def test_a_page_and_one_behind_it_do_not_reset_each_others_tries(
     settings = settings.model_copy(update={"downloads": once})
     # Longer than a place is kept: each retry is a new slice.
     async with asking(settings, answer, retry_pause_seconds=1.5 * sources.SLOT_HELD_MAX_SECONDS) as (downloads, url):
-        ended = await downloads.run(url, page_size=100, columns="open", max_exec_time=40)
+        ended = await downloads.run(url, page_size=100, columns="open", max_exec_time=120)
 
     assert (ended["state"], ended["fault"]["code"]) == ("failed", "source_status")
     assert "failed twice" in ended["fault"]["message"]

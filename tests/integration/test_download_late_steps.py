@@ -32,7 +32,7 @@ class OneStep:
     @workflow.run
     async def run(self) -> None:
         """Wait for it."""
-        await workflow.execute_activity("step", start_to_close_timeout=timedelta(seconds=5))
+        await workflow.execute_activity("step", start_to_close_timeout=timedelta(minutes=2))
 
 
 class Step:

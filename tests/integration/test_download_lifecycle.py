@@ -24,6 +24,7 @@ from sims import rows as sample
 from sims.source import is_gap
 from stores.downloads import catalogue
 from tests.support.downloads import Downloads, expected_rows, parse_csv, to_csv_text
+from tests.support.pace import measure_pace
 from tests.support.selecting import mark_long_except
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from workflows.downloads.download import DownloadWorkflow
@@ -152,7 +153,7 @@ async def test_a_key_with_a_zero_character_is_named_without_it(exports: Download
     rows = await exports.services.objects.put(f"inline/{exports.project_id}/zero.json", page)
     spec, handle = await start(exports, "http://unused.example", inline_key=rows.key)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         outcome = await handle.result()
     row = await catalogue.find_download(exports.services.database, spec.project_id, spec.task_id)
 
@@ -221,7 +222,7 @@ async def test_a_total_that_changes_is_told_and_cancelling_wipes_what_waits(expo
 async def test_staging_of_a_failed_download_goes_when_the_window_ends(exports: Downloads) -> None:
     """It is there while a retry may use it, and not a moment longer."""
     url = exports.source.url(rows=2_000, faults="short", rate=1)
-    _, handle = await start(exports, url, max_task_retries=0, resume_window_seconds=6)
+    _, handle = await start(exports, url, max_task_retries=0, resume_window_seconds=round(6 * measure_pace()))
     await has_phase(handle, DownloadPhase.DONE)
 
     assert await exports.leftovers() != []

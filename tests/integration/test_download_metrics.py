@@ -7,6 +7,7 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from tests.support.downloads import Downloads
+from tests.support.waiting import eventually
 
 NAMES = {
     "accepted": ("haulage_downloads_accepted_total", {"type": "csv"}),
@@ -36,18 +37,23 @@ async def test_downloads_are_counted_by_state_and_cause(exports: Downloads) -> N
     before = read_metrics()
     await exports.run(exports.source.url(rows=130), page_size=100)
     await exports.run(exports.source.url(rows=30, faults="not_json"))
-    after = read_metrics()
 
-    assert after.pop("bytes") - before.pop("bytes") > 130
-    assert {name: after[name] - before[name] for name in after} == {
-        "accepted": 2,
-        "succeeded": 1,
-        "not JSON": 1,
-        "durations": 1,
-        "rows": 130,
-        "pages": exports.source.asked[""] - 2,
-        "pages not JSON": 2,
-    }
+    def are_counted() -> bool:
+        after = read_metrics()
+        assert after.pop("bytes") - before["bytes"] > 130
+        assert {name: after[name] - before[name] for name in after} == {
+            "accepted": 2,
+            "succeeded": 1,
+            "not JSON": 1,
+            "durations": 1,
+            "rows": 130,
+            "pages": exports.source.asked[""] - 2,
+            "pages not JSON": 2,
+        }
+        return True
+
+    # An end is counted after callers see it.
+    assert await eventually(are_counted)
 
 
 async def test_every_end_is_one_log_line_with_its_counts(exports: Downloads) -> None:
@@ -55,6 +61,8 @@ async def test_every_end_is_one_log_line_with_its_counts(exports: Downloads) -> 
     with capture_logs() as logs:
         good = await exports.run(exports.source.url(rows=130), page_size=100)
         bad = await exports.run(exports.source.url(rows=30, faults="not_json"))
+        # The line follows the end that callers see.
+        await eventually(lambda: sum(line["event"] == "download_ended" for line in logs) >= 2)
     ends = {line["task_id"]: line for line in logs if line["event"] == "download_ended"}
 
     assert ends.keys() == {good["task_id"], bad["task_id"]}

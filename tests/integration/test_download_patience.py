@@ -182,7 +182,7 @@ async def test_questions_that_fail_in_turns_do_not_reset_each_others_tries(setti
     settings = settings.model_copy(update={"downloads": once})
     # Longer than a place is kept: each retry is a new look.
     async with asking(settings, answer, retry_pause_seconds=1.5 * sources.SLOT_HELD_MAX_SECONDS) as (downloads, url):
-        sheets = {"sheets": [{"source_url": url}] * tables, "type": "excel", "page_size": 100, "max_exec_time": 60}
+        sheets = {"sheets": [{"source_url": url}] * tables, "type": "excel", "page_size": 100, "max_exec_time": 120}
         reply = await downloads.api_client.ask("POST", "/v1/downloads", key=downloads.key, json=sheets)
         ended = await downloads.wait_for_end(reply.body["task_id"])
 

@@ -16,6 +16,7 @@ from infra.settings import Settings
 from tests.support import watchers
 from tests.support.api import Reply
 from tests.support.downloads import Downloads, expected_rows, parse_csv, running_downloads
+from tests.support.pace import measure_pace
 from tests.support.waiting import eventually
 
 SEED = 8
@@ -114,7 +115,8 @@ async def test_a_retry_goes_on_from_what_is_staged_whatever_was_wrong(settings: 
 
 async def test_what_is_tried_again_is_told_while_it_is(exports: Downloads) -> None:
     """The sentence, how often, and when next; no fetcher keeps its place meanwhile."""
-    url = exports.source.url(rows=1_000, seed=SEED, faults="429", rate=1, only_page=3, fail_first=1, retry_after=4)
+    pause = round(4 * measure_pace())
+    url = exports.source.url(rows=1_000, seed=SEED, faults="429", rate=1, only_page=3, fail_first=1, retry_after=pause)
     task_id = await exports.start(url, page_size=100)
 
     async def trouble() -> dict[str, Any] | None:

@@ -93,7 +93,7 @@ async def test_a_project_hears_of_all_its_downloads_and_of_no_other_s(exports: D
 
 async def test_a_project_s_socket_begins_with_what_runs(exports: Downloads) -> None:
     """A watcher that connects in the middle receives what is under way."""
-    task_id = await slow_download(exports)
+    task_id = await slow_download(exports, 400_000)
     await eventually(lambda: is_running(exports, task_id))
     async with watchers.socket(exports.api_client, exports.key, "/v1/downloads/ws") as socket:
         first = await socket.receive_json(timeout=PATIENCE_SECONDS)

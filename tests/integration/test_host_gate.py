@@ -102,7 +102,10 @@ async def has_no_permits(database: Database) -> bool:
 async def test_one_process_uses_the_whole_limit_and_not_more(open_gate: Open, host: LimitedHost) -> None:
     """Thirty fetchers of a process are ten at a time."""
     gate = await open_gate()
-    await host.keep_busy(gate, fetchers=30, until=time.monotonic() + 0.6)
+    async with keep_all_busy(host, [gate], fetchers=30):
+        await eventually(lambda: host.most >= LIMIT)
+        reached = host.served[gate]
+        await eventually(lambda: host.served[gate] > reached + 500)
     assert host.most == LIMIT
 
 

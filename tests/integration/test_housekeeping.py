@@ -78,7 +78,7 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatc
     await objects.put("staging/prj_gone/dl_gone/tail-0-1", b"x")
     await objects.put("inline/prj_gone/dl_gone.json", b"{}")
     await objects.begin_upload("files/prj_gone/dl_gone/data.csv")
-    task_id = await exports.start(exports.source.url(rows=50_000, delay_ms=100), page_size=100)
+    task_id = await exports.start(exports.source.url(rows=500_000, delay_ms=100), page_size=100)
     await eventually(lambda: objects.list_open_uploads(f"files/{exports.project_id}/{task_id}/"))
     staged = f"staging/{exports.project_id}/{task_id}/of-this-test"
     sent = f"inline/{exports.project_id}/{task_id}-1.json"
@@ -100,7 +100,8 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatc
 
 async def test_a_download_whose_run_was_terminated_fails(exports: Downloads, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine forgets the run, and then nothing would say any more that it has ended; one that runs goes on."""
-    ended, runs = [await exports.start(exports.source.url(rows=50_000, delay_ms=100)) for _ in range(2)]
+    url = exports.source.url(rows=500_000, delay_ms=100)
+    ended, runs = [await exports.start(url, page_size=100) for _ in range(2)]
     handles = [
         exports.services.engine.get_workflow_handle(
             downloads_names.build_download_workflow_id(exports.project_id, task_id)

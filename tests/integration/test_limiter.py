@@ -16,6 +16,7 @@ from infra.database import Database
 from infra.limits import DatabaseLimiter
 from infra.limits import limiter as counting
 from infra.limits.limiter import PermitSharingRules
+from tests.support.pace import measure_pace
 
 DAY = 86_400.0
 
@@ -100,7 +101,7 @@ async def test_no_window_sees_more_than_the_capacity(limiters: Sequence[Database
 
 async def test_a_refusal_says_when_to_come_back(limiter: DatabaseLimiter) -> None:
     """Who waits that long is let in, and who comes a little earlier is not."""
-    window = 1.5
+    window = 1.5 * measure_pace()
     await spend(limiter, "b", 3, capacity=3, window_seconds=window)
     asked, refused = time.monotonic(), await spend(limiter, "b", 1, capacity=3, window_seconds=window)
     assert not refused.allowed
@@ -146,7 +147,7 @@ async def test_a_holder_that_asks_again_keeps_its_one_slot(limiter: DatabaseLimi
 
 async def test_a_slot_expires_with_its_holder(limiter: DatabaseLimiter) -> None:
     """What a dead holder had is not released; it is free when its time is over, and the refusal said when."""
-    await take_slot(limiter, "k", "dead", limit=1, ttl_seconds=1.5)
+    await take_slot(limiter, "k", "dead", limit=1, ttl_seconds=1.5 * measure_pace())
     asked, refused = time.monotonic(), await take_slot(limiter, "k", "next", limit=1, ttl_seconds=DAY)
     earliest, latest = asked + refused.reset_seconds, time.monotonic() + refused.reset_seconds
     assert not refused.allowed

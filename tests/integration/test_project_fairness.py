@@ -205,10 +205,11 @@ async def test_invented_signatures_of_one_project_do_not_delay_the_file_of_anoth
         await write(repository, key, path)
 
     monkeypatch.setattr(FileRepositoryClient, "_write_from_store", write_slowly)
-    async with running_transfers(settings, window_seconds=6) as greedy:
+    window_seconds = round(6 * measure_pace())
+    async with running_transfers(settings, window_seconds=window_seconds) as greedy:
         project_id, key = await greedy.api_client.make_project()
         modest = replace(greedy, project_id=project_id, key=key)
-        await window_begins(6)
+        await window_begins(window_seconds)
         invented = [f"{number:064x}" for number in range(40)]
         await asyncio.gather(*(greedy.join(f"greedy-{each[-4:]}", signature=each) for each in invented))
         task_id = await modest.join("modest-1")

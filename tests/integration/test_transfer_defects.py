@@ -19,6 +19,7 @@ from domain.transfers.models import FileByBizAppAndPath, TransferSpec
 from domain.transfers.names import TransferJobKey, compute_target_key
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseCall, GseRule, Shape
+from tests.support.pace import measure_pace
 from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, running_transfers, sha256
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
@@ -119,7 +120,7 @@ async def test_what_a_job_answered_is_found_after_its_end(settings: Settings) ->
     """So that a batch whose answer was lost does not join a second window as well."""
     timeout, batch = timedelta(seconds=10), JoinBatch(groups=[])
     async with running_transfers(settings) as transfers:
-        engine, soon = transfers.worker.services.engine, datetime.now(UTC) + timedelta(seconds=2)
+        engine, soon = transfers.worker.services.engine, datetime.now(UTC) + timedelta(seconds=2 * measure_pace())
         file = FileByBizAppAndPath(biz_id=2, app_id=7, path="/f")
         order = TransferJobInput(job_id="AsyncDownloadJob:2:7:/f:1", file=file, window_closes_at=soon, deadline_at=soon)
         answered = await handle.start_and_join_job(engine, order, batch, "joined", timeout)
@@ -189,7 +190,7 @@ async def test_targets_without_records_end_and_are_given_up(settings: Settings) 
         }
     )
     # Long enough for what is fine to arrive on a busy machine, and for three answers, two seconds apart.
-    async with running_transfers(settings, scenario, timeout_seconds=10.0) as transfers:
+    async with running_transfers(settings, scenario, timeout_seconds=10.0 * measure_pace()) as transfers:
         ends = await run(transfers, ["fine", "lost", "stuck"])
         job = await transfers.wait_for_job_end(job_of(ends["fine"]))
         (task,) = transfers.world.tasks.values()

@@ -14,6 +14,7 @@ from api.transfers.joins import FULL_WINDOWS_MAX
 from domain.transfers import joining
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseCall, GseRule, GseScenario
+from tests.support.pace import measure_pace
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers, window_begins
 from tests.support.waiting import eventually
 
@@ -38,7 +39,7 @@ async def test_the_last_failure_is_told_when_the_time_is_over(settings: Settings
     """Not only that the time was over: the code and the sentence of the try before are what an operator needs."""
     fails_once = GseRule(action=GseAction.FAIL, agent="broken", code=TRANSFER_BROKE, message="peer went away", times=1)
     stuck = GseRule(action=GseAction.STUCK, agent="broken")
-    async with running_transfers(settings, playing(fails_once, stuck), timeout_seconds=5) as transfers:
+    async with running_transfers(settings, playing(fails_once, stuck), timeout_seconds=5 * measure_pace()) as transfers:
         end = await transfers.wait_for_end(await transfers.join("broken"))
 
     assert (end["status"], end["reason"], end["code"]) == ("Timeout", "deadline", TRANSFER_BROKE)
@@ -154,7 +155,7 @@ async def test_results_that_are_not_there_yet_are_no_failure(settings: Settings)
 async def test_what_is_cancelled_is_under_way_until_gse_says_how_it_ended(settings: Settings) -> None:
     """A terminate that GSE accepts and does not execute: the file arrives, and that is shown."""
     ignored = GseRule(action=GseAction.IGNORE, calls=frozenset({GseCall.TERMINATE}))
-    slow = playing(ignored, download_seconds=4.0)
+    slow = playing(ignored, download_seconds=4.0 * measure_pace())
     async with running_transfers(settings, slow) as transfers:
         task_id = await transfers.join("arrives")
         await eventually(lambda: is_carried(transfers, task_id))
@@ -185,7 +186,7 @@ async def test_what_is_cancelled_and_never_given_up_ends_as_cancelled(settings: 
     """GSE cannot be reached: the target ends at the deadline, as cancelled."""
     down = GseRule(action=GseAction.STATUS, calls=frozenset({GseCall.TERMINATE}), status=503)
     stuck = GseRule(action=GseAction.STUCK, agent="stuck")
-    async with running_transfers(settings, playing(down, stuck), timeout_seconds=6) as transfers:
+    async with running_transfers(settings, playing(down, stuck), timeout_seconds=6 * measure_pace()) as transfers:
         task_id = await transfers.join("stuck")
         await eventually(lambda: is_carried(transfers, task_id))
         await transfers.ask("POST", f"/v1/transfers/{quote(task_id)}/cancel")
@@ -199,8 +200,10 @@ async def test_what_is_cancelled_and_never_given_up_ends_as_cancelled(settings: 
 async def test_what_arrives_while_gse_hangs_over_giving_up_is_told(settings: Settings) -> None:
     """The last question does not wait for the answer to another one."""
     hangs = GseRule(action=GseAction.SLOW, calls=frozenset({GseCall.TERMINATE}), seconds=60.0)
-    late = playing(hangs, download_seconds=5.0, jitter_seconds=0.0)
-    async with running_transfers(settings, late, timeout_seconds=3, terminate_wait_seconds=8) as transfers:
+    pace = measure_pace()
+    late = playing(hangs, download_seconds=5.0 * pace, jitter_seconds=0.0)
+    times = {"timeout_seconds": 3 * pace, "terminate_wait_seconds": 8 * pace}
+    async with running_transfers(settings, late, **times) as transfers:
         transfers.world.terminate = lambda *_: None  # type: ignore[method-assign]
         end = await transfers.wait_for_end(await transfers.join("late"))
 

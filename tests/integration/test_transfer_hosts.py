@@ -16,6 +16,7 @@ from sims.gse.scenario import GseAction, GseCall, GseRule, GseScenario
 from sims.gse.server import running_gse
 from sims.gse.world import GseWorld
 from tests.support.api import running_api
+from tests.support.pace import measure_pace
 from tests.support.transfers import QUICK, Transfers, running_transfers, window_begins, with_gse
 from tests.support.waiting import eventually
 from tests.support.worker import RunningWorker, running_worker
@@ -149,7 +150,7 @@ async def test_a_file_that_cannot_be_had_in_time_ends_as_timeout_with_the_cause(
     repository = "http://127.0.0.1:9/{biz_id}/{signature}"
     guard = settings.guard.model_copy(update={"allow": ["127.0.0.1:9"]})
     settings = settings.model_copy(update={"guard": guard})
-    async with running_transfers(settings, timeout_seconds=5.0, repository=repository) as transfers:
+    async with running_transfers(settings, timeout_seconds=5.0 * measure_pace(), repository=repository) as transfers:
         end = await transfers.wait_for_end(await transfers.join("agent-1"))
 
     assert (end["status"], end["reason"]) == ("Timeout", "file_unavailable")

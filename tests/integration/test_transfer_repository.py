@@ -13,7 +13,8 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from infra.settings import Settings
-from tests.support.transfers import CONTENT, Transfers, job_of, running_transfers, sha256
+from tests.support.pace import measure_pace
+from tests.support.transfers import CONTENT, Transfers, job_of, running_transfers, sha256, window_begins
 
 pytestmark = pytest.mark.stack
 
@@ -104,7 +105,9 @@ async def test_a_repository_that_says_no_twice_is_believed(settings: Settings, s
 async def test_what_was_cancelled_is_cancelled_where_its_file_is_not_there_either(settings: Settings) -> None:
     """A cancelled target ends as cancelled, not by the fault; the others end by the fault."""
     repository = FailingRepository([404] * 2)
-    async with fetching(settings, repository, window_seconds=4) as transfers:
+    window_seconds = round(4 * measure_pace())
+    async with fetching(settings, repository, window_seconds=window_seconds) as transfers:
+        await window_begins(window_seconds)
         unwanted, wanted = await transfers.join_many(["agent-1", "agent-2"])
         answer = await transfers.ask("POST", f"/v1/transfers/{quote(unwanted)}/cancel")
         ends = [await transfers.wait_for_end(task_id) for task_id in (unwanted, wanted)]

@@ -10,6 +10,7 @@ import pytest
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseRule
 from stores.transfers.workloads import TransferTargetCounter
+from tests.support.pace import measure_pace
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers
 from tests.support.waiting import eventually
 
@@ -41,7 +42,7 @@ async def retry(transfers: Transfers, job_id: str, status: int = 202, **body: st
 async def test_failed_targets_are_sent_again_at_once(settings: Settings) -> None:
     """Once the operator has mended the hosts; what had arrived is left alone, and the overview counts no failure."""
     scenario = QUICK.model_copy(update={"rules": RULES})
-    async with running_transfers(settings, scenario, window_seconds=2, timeout_seconds=4) as transfers:
+    async with running_transfers(settings, scenario, window_seconds=2, timeout_seconds=4 * measure_pace()) as transfers:
         job_id = await ended_job(transfers, ["fine-1", "nouser-1", "stuck-1", "nouser-2"])
         counter = TransferTargetCounter(transfers.worker.services.database)
         failed = await counter.count_workloads()
@@ -68,7 +69,7 @@ async def test_failed_targets_are_sent_again_at_once(settings: Settings) -> None
 async def test_a_retry_may_be_of_one_reason_and_is_made_once(settings: Settings) -> None:
     """Two that ask at the same time send no target twice; what fails again is retried where it failed."""
     scenario = QUICK.model_copy(update={"rules": RULES})
-    async with running_transfers(settings, scenario, window_seconds=2, timeout_seconds=4) as transfers:
+    async with running_transfers(settings, scenario, window_seconds=2, timeout_seconds=4 * measure_pace()) as transfers:
         job_id = await ended_job(transfers, ["nouser-1", "stuck-1"])
         first, second = await asyncio.gather(
             transfers.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/retry", json={"reason": "gse_code"}),
@@ -102,7 +103,7 @@ async def test_a_retry_needs_no_body(settings: Settings) -> None:
 async def test_of_those_who_retry_at_once_each_is_told_of_a_job_that_is_there(settings: Settings) -> None:
     """One job sends the targets again; the other requests get a conflict."""
     scenario = QUICK.model_copy(update={"rules": RULES})
-    async with running_transfers(settings, scenario, window_seconds=2, timeout_seconds=4) as transfers:
+    async with running_transfers(settings, scenario, window_seconds=2, timeout_seconds=4 * measure_pace()) as transfers:
         job_id = await ended_job(transfers, ["nouser-1"])
         path = f"/v1/transfers/jobs/{quote(job_id)}/retry"
         replies = await asyncio.gather(*(transfers.ask("POST", path, json={}) for _ in range(4)))
@@ -116,7 +117,8 @@ async def test_of_those_who_retry_at_once_each_is_told_of_a_job_that_is_there(se
 
 async def test_nothing_has_failed_while_the_window_is_open(settings: Settings) -> None:
     """It is there, and has not begun."""
-    async with running_transfers(settings, window_seconds=4) as transfers:
+    # Of an hour, so that it does not end between two requests.
+    async with running_transfers(settings, window_seconds=3_600) as transfers:
         task = await transfers.ask("GET", f"/v1/transfers/{quote(await transfers.join('agent-1'))}")
         refused = await retry(transfers, task.body["job_id"], 409)
 

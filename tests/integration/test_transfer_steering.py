@@ -15,6 +15,7 @@ from domain.transfers.activity_models import TransferJobStatus
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseRule
 from tests.support.housekeeping import keep_house
+from tests.support.pace import measure_pace
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers, window_begins
 from tests.support.waiting import eventually
 
@@ -218,8 +219,8 @@ async def test_a_cancel_says_that_it_is_under_way(settings: Settings) -> None:
 
 async def test_a_cancel_within_the_window_says_so_too(settings: Settings) -> None:
     """No target is saved yet; another project's cancel has no effect here."""
-    async with running_transfers(settings, window_seconds=8) as transfers:
-        await window_begins(8)
+    # Of an hour, so that it does not end between two requests.
+    async with running_transfers(settings, window_seconds=3_600) as transfers:
         _, other_key = await transfers.api_client.make_project("other")
         task_id = await transfers.join("agent-1")
         body = transfers.build_request() | {"target_agent_id": "agent-2"}
@@ -236,8 +237,9 @@ async def test_a_cancel_within_the_window_says_so_too(settings: Settings) -> Non
 async def test_each_step_of_a_task_has_its_time(settings: Settings) -> None:
     """In their order; what has not happened yet has none."""
     slow = QUICK.model_copy(update={"upload_seconds": 0.5, "download_seconds": 3.0})
-    async with running_transfers(settings, slow, window_seconds=4) as transfers:
-        await window_begins(4)
+    window_seconds = round(4 * measure_pace())
+    async with running_transfers(settings, slow, window_seconds=window_seconds) as transfers:
+        await window_begins(window_seconds)
         task_id = await transfers.join("agent-1")
         waiting = await transfers.status(task_id)
         end = await transfers.wait_for_end(task_id)
@@ -256,9 +258,9 @@ async def test_each_step_of_a_task_has_its_time(settings: Settings) -> None:
 
 async def test_a_job_is_known_for_seven_days_and_then_forgotten(settings: Settings) -> None:
     """200 while its state is kept, 410 from then on for a week, 404 after that."""
-    async with running_transfers(settings, kept_seconds=0.5) as transfers:
-        task_id = await transfers.join("fine")
-        job_id = job_of(await transfers.wait_for_end(task_id))
+    async with running_transfers(settings, kept_seconds=2.0 * measure_pace()) as transfers:
+        # Its end is not waited for: by the next look its time may be over.
+        job_id = job_of(await transfers.status(await transfers.join("fine")))
         path = f"/v1/transfers/jobs/{quote(job_id)}"
         answers = []
 

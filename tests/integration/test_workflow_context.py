@@ -50,7 +50,7 @@ class Dawdling:
     async def run(self) -> int:
         """Return the number of the attempt that ended in time."""
         return await workflow.execute_activity(
-            dawdle, start_to_close_timeout=timedelta(seconds=2), heartbeat_timeout=timedelta(seconds=1)
+            dawdle, start_to_close_timeout=timedelta(seconds=10), heartbeat_timeout=timedelta(seconds=5)
         )
 
 
