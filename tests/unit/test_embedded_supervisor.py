@@ -134,7 +134,7 @@ async def test_two_running_parts_never_have_one_name(supervisor: ProcessSupervis
 async def test_a_silent_part_is_given_up(supervisor: ProcessSupervisor, tmp_path: Path) -> None:
     """It neither writes nor computes: it is killed, started again, and in the end given up with the last obstacle."""
     with pytest.raises(StartFailed, match=r"neither wrote a line nor used processor time; lamp wrote nothing"):
-        await supervisor.start(script(tmp_path, "lamp", "echo $$ >> pids; exec sleep 60", silence_seconds=0.1))
+        await supervisor.start(script(tmp_path, "lamp", "echo $$ >> pids; exec sleep 60", silence_seconds=0.15))
     assert not supervisor.list_pids()
     started = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(started) == supervisors.FIRST_ATTEMPTS

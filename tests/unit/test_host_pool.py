@@ -133,7 +133,7 @@ async def test_a_permit_is_free_while_its_request_waits_for_something_else(pool:
     requests = [asyncio.create_task(request()) for _ in range(LIMIT)]
     await asyncio.wait_for(waiting.wait(), PATIENCE_SECONDS)
     for _ in range(LIMIT):
-        await asyncio.wait_for(pool.wait_for_permit(), 1)
+        await asyncio.wait_for(pool.wait_for_permit(), PATIENCE_SECONDS)
     requests[0].cancel()
     free.set()
     await asyncio.wait([requests[0]])
@@ -143,7 +143,7 @@ async def test_a_permit_is_free_while_its_request_waits_for_something_else(pool:
     await asyncio.wait_for(asyncio.gather(*requests[1:]), PATIENCE_SECONDS)
     # None was returned twice.
     for _ in range(LIMIT):
-        await asyncio.wait_for(pool.wait_for_permit(), 1)
+        await asyncio.wait_for(pool.wait_for_permit(), PATIENCE_SECONDS)
     another = asyncio.create_task(pool.wait_for_permit())
     await asyncio.sleep(0.05)
     assert not another.done()

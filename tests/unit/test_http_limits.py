@@ -69,13 +69,13 @@ async def test_a_long_body_is_read_on_after_a_wait_that_takes_none_of_its_time(s
     waited = list[float]()
 
     async def wait() -> None:
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(2.5)
         waited.append(time.monotonic())
 
     pieces = [OK + b"Content-Length: %d\r\n\r\n" % size, *[b"x" * 1_000] * (size // 1_000), b"x" * (size % 1_000)]
     async with running_reachable_peer(says(*pieces)) as (here, client):
         got = await client.get(
-            here.url, max_bytes=100_000, timeout_seconds=1, wait_beyond=WaitBeforeReadingBeyondSize(1_000, wait)
+            here.url, max_bytes=100_000, timeout_seconds=2, wait_beyond=WaitBeforeReadingBeyondSize(1_000, wait)
         )
     assert got.body == b"x" * size
     assert len(waited) == waits
@@ -253,7 +253,7 @@ async def test_the_head_of_an_answer_to_a_post_counts(script: Script, excerpt: b
 async def test_the_head_of_an_answer_at_the_last_moment_counts() -> None:
     """The time for the answer ends while the excerpt is read: the receiver has the event all the same."""
     async with running_reachable_peer(drips(OK + b"Content-Length: 100000\r\n\r\n")) as (here, client):
-        got = await client.post_and_read_excerpt(here.url, body=b"event", excerpt_bytes=10**6, timeout_seconds=0.5)
+        got = await client.post_and_read_excerpt(here.url, body=b"event", excerpt_bytes=10**6, timeout_seconds=1.5)
     assert got.status == 200
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from infra import memory
 from infra.memory import SMALL_BYTES, CompressedBytes, MemoryBudget
+from tests.support.waiting import PATIENCE_SECONDS
 
 SCRIPT = """
     import psutil
@@ -66,11 +67,11 @@ async def test_large_pieces_of_work_wait_for_each_other_and_the_oldest_goes_on()
         with budget.hold() as younger:
             await oldest.add(large)
             waiting = asyncio.create_task(younger.add(2 * large))
-            await asyncio.wait_for(small.add(SMALL_BYTES), 1)
-            await asyncio.wait_for(oldest.add(large), 1)
+            await asyncio.wait_for(small.add(SMALL_BYTES), PATIENCE_SECONDS)
+            await asyncio.wait_for(oldest.add(large), PATIENCE_SECONDS)
             assert not waiting.done()
             work.close()
-            await asyncio.wait_for(waiting, 1)
+            await asyncio.wait_for(waiting, PATIENCE_SECONDS)
 
 
 async def test_what_is_added_counts_also_where_the_wait_is_given_up() -> None:
@@ -92,5 +93,5 @@ async def test_what_holds_less_lets_others_go_on() -> None:
         await asyncio.sleep(0)
         assert not waiting.done()
         oldest.release(2 * SMALL_BYTES)
-        await asyncio.wait_for(waiting, 1)
+        await asyncio.wait_for(waiting, PATIENCE_SECONDS)
         assert (oldest.bytes, younger.bytes) == (SMALL_BYTES, 2 * SMALL_BYTES)

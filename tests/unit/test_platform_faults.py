@@ -87,7 +87,7 @@ async def test_a_trial_that_is_cancelled_while_it_waits_for_its_permit_is_left_t
 ) -> None:
     """Nothing was sent: the platform would get no request for as long as the breaker stays open."""
     monkeypatch.setattr(permits, "BREAKER_FAILURES", 3)
-    monkeypatch.setattr(permits, "BREAKER_SECONDS", 0.5)
+    monkeypatch.setattr(permits, "BREAKER_SECONDS", 0.3)
     async with running_connector(kind="plain", **ORDERS, faults=PlatformFaults(errors=1, only_first=3)) as here:
         window = here.window(600)
         with pytest.raises(PlatformBusy):

@@ -162,12 +162,12 @@ async def test_a_slow_end_point_takes_no_longer_than_the_attempt_has(is_renewal:
         window = here.window(600)
         if is_renewal:
             await here.connector.fetch_row_count(window)
-        slow = faults.model_copy(update={"login_slow_ms": 1_500})
+        slow = faults.model_copy(update={"login_slow_ms": 3_000})
         here.platform.set(here.platform.scenario.model_copy(update={"faults": slow}))
         here.connector.budget.until = (began := time.monotonic()) + 0.3
         with pytest.raises(AttemptTimeUsedUp):
             await read_by(here, here.connector)
-        assert time.monotonic() - began < 1.2
+        assert time.monotonic() - began < 2.5
         await here.again(ReplayableAnswerLog()).fetch_row_count(window)
         assert here.platform.login.answers == {200: 1 + is_renewal}
 

@@ -17,7 +17,7 @@ async def test_a_trial_that_is_cancelled_while_it_waits_for_its_token_is_left_to
 ) -> None:
     """Nothing was sent: Pub/Sub would get no call for as long as the breaker stays open."""
     monkeypatch.setattr(clients.pubsub, "BREAKER_FAILURES", 1)
-    monkeypatch.setattr(clients.pubsub, "BREAKER_SECONDS", 0.5)
+    monkeypatch.setattr(clients.pubsub, "BREAKER_SECONDS", 0.3)
     async with PubSubClient(PubSubSettings(project=PROJECT, base_url="http://127.0.0.1:1")) as pubsub:
         with pytest.raises(PubSubFailure, match="gave no answer"):
             await pubsub.pull("swaps")

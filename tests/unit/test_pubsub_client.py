@@ -24,6 +24,7 @@ from sims.pubsub.scenario import Scenario
 from sims.pubsub.server import PubSubSim, running_pubsub
 from sims.pubsub.signing import Signer
 from tests.support.pubsub import PROJECT, Publisher, delete, publisher
+from tests.support.waiting import eventually
 
 NAME = "swaps"
 PATIENT = "patient"
@@ -373,8 +374,7 @@ async def test_more_than_fits_into_a_pull_is_a_failure_that_says_so(
     async with PubSubClient(settings(sim.base)) as pubsub:
         with pytest.raises(PubSubFailure, match="too_large") as raised:
             await pubsub.pull(NAME)
-        await asyncio.sleep(0.2)
-        received = await pubsub.pull(NAME, 1)
+        received = await eventually(lambda: pubsub.pull(NAME, 1))
 
     assert (raised.value.is_too_large, raised.value.is_transient, len(received)) == (True, False, 1)
 

@@ -130,7 +130,7 @@ async def test_reset(source: Source, http: aiohttp.ClientSession) -> None:
 
 async def test_slow(source: Source, http: aiohttp.ClientSession) -> None:
     """Slow answers are right but late, and do not hold up others."""
-    slow = asyncio.create_task(fetch(http, source.url(rows=1, faults=Kind.SLOW, slow_ms=500)))
+    slow = asyncio.create_task(fetch(http, source.url(rows=1, faults=Kind.SLOW, slow_ms=1_500)))
     quick = await fetch(http, source.url(rows=1))
     assert not slow.done()
     assert await slow == quick

@@ -94,7 +94,7 @@ async def test_a_task_without_room_for_its_content_leaves_no_file_open(monkeypat
     open_before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(OSError, match="No space left"):
         await tasks.build_program_handler(["true"])(make_held_task(1))
-    assert len(list(Path("/proc/self/fd").iterdir())) == open_before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= open_before
 
 
 async def test_a_program_that_prints_much_needs_no_memory(capfd: pytest.CaptureFixture[str]) -> None:

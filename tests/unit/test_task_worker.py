@@ -172,7 +172,7 @@ async def test_holds_keep_the_interval_of_the_type_if_they_are_told_to() -> None
         await eventually(lambda: len(queue.asked_at) == 4)
 
     pauses = [after - before for before, after in zip(queue.asked_at, queue.asked_at[1:], strict=False)]
-    assert min(pauses) >= 0.08
+    assert min(pauses) >= 0.07
     assert set(queue.waits) == {0.0}
 
 

@@ -275,7 +275,7 @@ async def test_results_that_come_as_all_requests_end_are_sent() -> None:
         for status in (Status.RUNNING, Status.SUCCESS):
             await sender.send(TaskResult(task_id=str(number), status=status))
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await asyncio.gather(*map(send_twice, range(REQUESTS_MAX)))
     assert len(queue.results) == 2 * REQUESTS_MAX
 

@@ -208,10 +208,10 @@ async def test_a_later_batch_that_is_refused_leaves_the_outcomes_of_the_earlier_
 
 async def test_a_used_up_quota_is_explained(peer: ApiPeer, caplog: pytest.LogCaptureFixture) -> None:
     """By the sentence of the routes of tasks; it was said that something else than Haulage answered."""
-    for _ in range(2):
+    for _ in range(20):
         peer.says(429, {"code": 8036, "msg": "FAIL_REASON::This project has 40 tasks that have not ended."})
 
-    async with Tasks(peer.url, "k", patience_seconds=0.3) as tasks:
+    async with Tasks(peer.url, "k", patience_seconds=1.5) as tasks:
         with pytest.raises(RequestRefused, match=r"^This project has 40 tasks") as refused:
             await tasks.create(NewTask(task_type="video"))
 

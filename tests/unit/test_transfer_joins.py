@@ -139,7 +139,7 @@ async def test_the_window_of_a_file_is_forgotten_some_time_after_its_last_reques
 ) -> None:
     """Until then, the next request joins the job that runs without an attempt to start it."""
     starting, following = record_batches(monkeypatch)
-    monkeypatch.setattr(joins, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(joins, "IDLE_SECONDS", 0.5)
     joiner = build_joiner(monkeypatch, SimpleNamespace(now=1_000.0))
     await joiner.join_job(FILE, GROUP)
     batcher = joiner._batchers[FILE]

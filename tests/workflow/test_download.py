@@ -58,7 +58,7 @@ class Steps:
         self.specs: list[DownloadSpec] = []
         self.ends: list[DownloadState] = []
         self.discards = 0
-        self.hung = False
+        self.hung = self.was_told_to_stop = False
         self.may_probe, self.may_discard, self.may_stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.may_end = asyncio.Event()
         for each in (self.may_probe, self.may_discard, self.may_stop, self.may_end):
@@ -83,6 +83,7 @@ class Steps:
                 activity.heartbeat()
                 await asyncio.sleep(0.1)
         finally:
+            self.was_told_to_stop = True
             while not self.may_stop.is_set():
                 activity.heartbeat()
                 await asyncio.sleep(0.1)
@@ -143,10 +144,12 @@ async def test_a_retry_that_comes_while_the_staged_rows_are_deleted_is_done(name
 async def test_a_retry_that_comes_twice_is_done_once(namespace: str) -> None:
     """The second signal is of the failure before: the next failure waits to be retried by a person."""
     steps = Steps(fail, fail)
+    steps.may_end.clear()
     async with running(steps, resume_window_seconds=2) as handle:
         await eventually(lambda: steps.ends)
         steps.may_probe.clear()
         await handle.signal(DownloadWorkflow.retry)
+        steps.may_end.set()
         await eventually(lambda: len(steps.probes) == 2)
         await handle.signal(DownloadWorkflow.retry)
         steps.may_probe.set()
@@ -176,9 +179,9 @@ async def test_a_cancellation_while_its_time_limit_ends_it_is_no_failure(namespa
     """It is cancelled as was asked, however long the fetchers take to stop."""
     steps = Steps(lambda: ProbedSourcesOrWaitOrFile(sources=SOURCES))
     steps.may_stop.clear()
-    async with running(steps, max_exec_seconds=1) as handle:
+    async with running(steps, max_exec_seconds=3) as handle:
         await eventually(lambda: steps.hung)
-        await asyncio.sleep(1.5)  # its time is over; its fetcher goes on
+        await eventually(lambda: steps.was_told_to_stop)  # its time is over; its fetcher goes on
         await handle.cancel()
         await asyncio.sleep(0.5)
         steps.may_stop.set()
@@ -192,7 +195,7 @@ async def test_a_retry_of_what_took_too_long_probes_the_source_again(namespace: 
     """Also where it waited for a page: the probe writes into the row that it runs, and notices a changed source."""
     wait = RetryWait(tries=PageAttempts(page=0, page_size=1, fault=FAULT), seconds=600)
     steps = Steps(lambda: ProbedSourcesOrWaitOrFile(sources=SOURCES), lambda: MADE, wait=wait)
-    async with running(steps, max_exec_seconds=1) as handle:
+    async with running(steps, max_exec_seconds=3) as handle:
         await eventually(lambda: steps.ends)
         await handle.signal(DownloadWorkflow.retry)
         outcome = await handle.result()

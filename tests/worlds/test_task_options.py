@@ -138,7 +138,7 @@ async def hold(options: TaskOptions, changes: Json, *, in_query: bool = False) -
     query = {name: str(pair.name(name, value)) for name, value in asked.items()} if in_query else None
     holding = asyncio.create_task(pair.post("hold_tasks", query, **({} if in_query else asked)))
     if later:
-        await asyncio.wait([holding], timeout=0.3)
+        await asyncio.wait([holding], timeout=0.3 if changes["wait"] else None)
         await pair.create()
     answer = await holding
     return len(answer.get("task_list", [])), answer["code"]
