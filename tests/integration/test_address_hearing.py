@@ -76,7 +76,7 @@ async def list_deletes(world: CycleHarness) -> list[tuple[int, str, str]]:
 
 async def unheard(world: CycleHarness) -> list[str]:
     """Messages that are done, and that the log keeps all the same."""
-    rows = await world.fetch("SELECT msg_no FROM im_infi_addr_sync_log WHERE proc_flag = 'Y'")
+    rows = await world.fetch("SELECT msg_no FROM im_infi_addr_sync_log WHERE proc_flag = 'Y' ORDER BY msg_no")
     return [row["msg_no"] for row in rows]
 
 
