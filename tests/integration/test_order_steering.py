@@ -49,7 +49,7 @@ async def test_a_failed_slice_holds_complete_to_until_it_is_skipped(settings: Se
         status = await orders.status()
 
         async def are_all_told() -> bool:
-            return (await orders.events()).count("orders.slice_failed") == status["slices_failed"]
+            return bool((await orders.events()).count("orders.slice_failed") == status["slices_failed"])
 
         await eventually(are_all_told)
         assert first["fault"]["code"] == "platform_busy"

@@ -202,8 +202,9 @@ async def test_what_arrives_while_gse_hangs_over_giving_up_is_told(settings: Set
     hangs = GseRule(action=GseAction.SLOW, calls=frozenset({GseCall.TERMINATE}), seconds=60.0)
     pace = measure_pace()
     late = playing(hangs, download_seconds=5.0 * pace, jitter_seconds=0.0)
-    times = {"timeout_seconds": 3 * pace, "terminate_wait_seconds": 8 * pace}
-    async with running_transfers(settings, late, **times) as transfers:
+    async with running_transfers(
+        settings, late, timeout_seconds=3 * pace, terminate_wait_seconds=8 * pace
+    ) as transfers:
         transfers.world.terminate = lambda *_: None  # type: ignore[method-assign]
         end = await transfers.wait_for_end(await transfers.join("late"))
 
