@@ -252,9 +252,8 @@ async def test_a_worker_that_hangs_sends_nothing_when_it_wakes(scene: TransferDe
         task_ids = await asyncio.gather(*(join(caller, agent_id, app_id=2) for agent_id in agents))
         # A task that GSE has begun and whose id is not saved yet would be sent again, and rightly.
         await eventually(lambda: scene.has_written_down(agents))
-        worker = await _find_sending_worker(
-            scene.deployment, {(await status(caller, task_id))["job_id"] for task_id in task_ids}
-        )
+        shown = await asyncio.gather(*(status(caller, task_id) for task_id in task_ids))
+        worker = await _find_sending_worker(scene.deployment, {each["job_id"] for each in shown})
         async with killer.hang(worker, under_way=lambda: not all(map(scene.has_file, agents))) as hit:
             ends = [await wait_for_end(caller, task_id) for task_id in task_ids]
         woken = time.monotonic()
