@@ -65,7 +65,10 @@ Step = Callable[[Scene], Coroutine[Any, Any, None]]
 
 
 async def fail_downloads(scene: Scene) -> None:
-    """Their source answers no JSON; projects have a quota of ten at a time."""
+    """Their source answers no JSON; projects have a quota of ten at a time.
+
+    Until the alert fires: on a busy machine fewer than it takes may fail within its time.
+    """
     url = f"{scene.deployment.source}/rows?rows=30&faults=not_json"
 
     async def fail_some() -> None:
@@ -73,7 +76,9 @@ async def fail_downloads(scene: Scene) -> None:
             for task_id in [await caller.start(url, page_size=100) for _ in range(FAILING // 3)]:
                 await caller.wait_for_end(task_id)
 
-    await asyncio.gather(*(fail_some() for _ in range(3)))
+    while not await scene.fires("HaulageDownloadsFail"):
+        await asyncio.gather(*(fail_some() for _ in range(3)))
+        await asyncio.sleep(SCRAPED_SECONDS)
 
 
 async def fail_transfers(scene: Scene) -> None:
@@ -289,7 +294,8 @@ async def test_a_fault_of_a_part_fires_its_alert_and_the_alert_ends(
     scene: Scene, plant: Any, name: str, alert: str, labels: dict[str, str]
 ) -> None:
     """A worker and components that hang, and a database that takes no writes."""
-    assert not await scene.fires(alert, **labels)
+    # A test before may have killed the part, and a busy process may once be late for a scrape.
+    await eventually(partial(scene.is_silent, alert, **labels))
     async with plant(scene, name):
         await eventually(lambda: scene.fires(alert, **labels))
     await eventually(partial(scene.is_silent, alert, **labels))

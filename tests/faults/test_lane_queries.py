@@ -40,7 +40,7 @@ async def test_a_lane_that_is_asked_while_its_worker_dies_goes_on(deployment: De
         created = sum([await _kill_amid_queries(caller, deployment, killer, types) for _ in range(KILLS)])
         held_ids: dict[str, list[str]] = {}
         for type_ in types:
-            held = await _ask(caller, "POST", "hold_tasks", json={"task_type": type_, "limit": 100, "wait": 5})
+            held = await _ask(caller, "POST", "hold_tasks", json={"task_type": type_, "limit": 100, "wait": 30})
             held_ids[type_] = [task["task_id"] for task in held["task_list"]]
 
     unreadable = [type_ for type_ in types if not await _is_readable(_lane(engine, caller, type_))]

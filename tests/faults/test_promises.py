@@ -214,7 +214,7 @@ async def _plant_in_tasks(caller: Caller, control: str) -> list[bytes]:
     steps: list[tuple[str, dict[str, Any]]] = [
         ("register_task_type", {"task_type_data": config}),
         ("create_task", {"task_data": data}),
-        ("hold_tasks", {"task_type": control, "limit": 1, "wait": 5}),
+        ("hold_tasks", {"task_type": control, "limit": 1, "wait": 30}),
     ]
     answers = [await (await caller.call("POST", f"/v1/{route}", 200, json=body)).json() for route, body in steps]
     [task] = answers[-1]["task_list"]

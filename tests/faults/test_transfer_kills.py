@@ -32,6 +32,8 @@ READING_SECONDS, CLOCK_SECONDS = 0.1, 0.02
 clock differ."""
 SLOW = GseScenario(upload_seconds=0.5, download_seconds=3.0, jitter_seconds=2.0)
 SLOW_CREATES = GseRule(action=GseAction.SLOW, calls=frozenset({GseCall.TRANSFER}), seconds=3.0)
+CREATES_MAX_SECONDS = 15.0
+"""Half of what an answer of GSE is waited for."""
 
 
 @dataclass(frozen=True)
@@ -203,9 +205,12 @@ async def _kill_all(
 
 async def test_an_id_that_was_told_outlives_its_worker(scene: TransferDeployment, killer: Killer) -> None:
     """Both workers are killed after GSE's answer and before any of it is in the database: each file is sent once."""
+    # The table is locked before GSE answers, also on a slow machine, and no later than its answer is waited for.
+    pace = measure_pace()
+    creates = SLOW_CREATES.model_copy(update={"seconds": min(CREATES_MAX_SECONDS, SLOW_CREATES.seconds * pace)})
     # No file arrives before the kill, not even one that was sent a window before the others.
-    arrives_after = WINDOW_SECONDS + SLOW_CREATES.seconds + 5 * measure_pace()
-    slow = SLOW.model_copy(update={"rules": (SLOW_CREATES,), "download_seconds": arrives_after})
+    arrives_after = WINDOW_SECONDS + creates.seconds + 5 * pace
+    slow = SLOW.model_copy(update={"rules": (creates,), "download_seconds": arrives_after})
     scene.deployment.world.set(slow)
     agents = [f"noted-{number}" for number in range(3)]
     async with running_caller(scene.deployment) as caller:
@@ -247,9 +252,8 @@ async def test_a_worker_that_hangs_sends_nothing_when_it_wakes(scene: TransferDe
         task_ids = await asyncio.gather(*(join(caller, agent_id, app_id=2) for agent_id in agents))
         # A task that GSE has begun and whose id is not saved yet would be sent again, and rightly.
         await eventually(lambda: scene.has_written_down(agents))
-        worker = await _find_sending_worker(
-            scene.deployment, {(await status(caller, task_id))["job_id"] for task_id in task_ids}
-        )
+        shown = await asyncio.gather(*(status(caller, task_id) for task_id in task_ids))
+        worker = await _find_sending_worker(scene.deployment, {each["job_id"] for each in shown})
         async with killer.hang(worker, under_way=lambda: not all(map(scene.has_file, agents))) as hit:
             ends = [await wait_for_end(caller, task_id) for task_id in task_ids]
         woken = time.monotonic()

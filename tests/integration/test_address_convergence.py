@@ -22,6 +22,7 @@ from sims.oss.server import Oss, running_oss
 from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 from tests.support import modules as module_peers
 from tests.support.modules import call_fault
+from tests.support.pace import measure_pace
 from tests.support.worker import running_worker
 from workflows.addresses.cycle import AddressCycle
 from workflows.addresses.maintenance import ModuleComparison
@@ -91,7 +92,13 @@ async def test_modules_agree_when_all_are_well_again(
     async with running_oss(tmp_path) as oss:
         oss.set(OssScenario(seed=seed, rules=FAULTS))
         peers = module_peers.module_settings(
-            oss.base, tmp_path, batch=batch, retries=1, timeout_seconds=1, breaker_seconds=0
+            # Less than a late answer takes, and enough for the others on a slow machine.
+            oss.base,
+            tmp_path,
+            batch=batch,
+            retries=1,
+            timeout_seconds=min(2.5, measure_pace()),
+            breaker_seconds=0,
         )
         addresses = peers.model_copy(update={"group_messages_max": 20, "threshold": 60})
         async with running_worker(settings.model_copy(update={"addresses": addresses}), [names.QUEUE]) as running:

@@ -65,22 +65,25 @@ class Installation:
         found = (await self.schedule.describe()).info.running_actions
         return [each.workflow_id for each in found if hasattr(each, "workflow_id")]
 
-    async def wait_until_processing(self) -> str:
-        """Wait until a run is in the middle of its messages."""
-        before = await self.count_unfinished_messages()
+    async def wait_until_processing(self, published: int) -> str:
+        """Wait until a run is in the middle of as many messages as were published; return it."""
 
         async def under_way() -> str:
             runs = await self.running()
-            return runs[0] if runs and 0 < await self.count_unfinished_messages() < before else ""
+            return runs[0] if runs and 0 < await self.count_unfinished_messages() < published else ""
 
         return await eventually(under_way)
+
+    def hurry(self) -> None:
+        """Let the modules answer at once from now on."""
+        self.oss.set(OssScenario())
 
 
 @pytest.fixture
 async def installation(settings: Settings, database: Database, tmp_path: Path) -> AsyncIterator[Installation]:
-    """Slow modules, so that there is time to look."""
+    """Modules that are slow after a few steps, until they are to hurry: a run does not end before it is looked at."""
     async with running_oss(tmp_path) as oss:
-        oss.set(OssScenario(rules=(call_fault(OssAction.SLOW, seconds=0.1),)))
+        oss.set(OssScenario(rules=(call_fault(OssAction.SLOW, seconds=5, skip=3 * STEP_MESSAGES),)))
         peers = module_peers.module_settings(oss.base, tmp_path)
         own = settings.model_copy(
             update={"addresses": peers.model_copy(update={"group_messages_max": STEP_MESSAGES, "step_concurrency": 1})}
@@ -95,13 +98,14 @@ async def test_one_run_at_a_time(installation: Installation) -> None:
     """A12: who triggers it meanwhile starts none beside it, and none is missed."""
     await installation.publish(100)
     await installation.schedule.trigger()
-    run = await installation.wait_until_processing()
+    run = await installation.wait_until_processing(100)
 
     await installation.schedule.trigger()
     await installation.publish(10, first=201)
     await installation.schedule.trigger(overlap=ScheduleOverlapPolicy.BUFFER_ONE)
 
     assert await installation.running() == [run]
+    installation.hurry()
     await eventually(installation.is_empty)
     for module in installation.oss.modules.values():
         assert len(module.list_applied()) == len(set(module.list_applied())) == 110
@@ -111,10 +115,11 @@ async def test_a_pause_ends_what_runs_after_its_cycle(installation: Installation
     """What came in meanwhile waits until the schedule goes on."""
     await installation.publish(50)
     await installation.schedule.trigger()
-    run = await installation.wait_until_processing()
+    run = await installation.wait_until_processing(50)
 
     await installation.schedule.pause()
     await installation.publish(5, first=201)
+    installation.hurry()
     handle = installation.engine.get_workflow_handle(run, result_type=AddressCycleStatus)
     status: AddressCycleStatus = await handle.result()
 
@@ -128,10 +133,11 @@ async def test_the_next_run_takes_up_what_a_terminated_one_had_begun(installatio
     """A12: under the id of its cycle, before anything else, and no module applies anything twice."""
     await installation.publish(100)
     await installation.schedule.trigger()
-    run = await installation.wait_until_processing()
+    run = await installation.wait_until_processing(100)
 
     await installation.engine.get_workflow_handle(run).terminate()
     await installation.publish(10, first=201)
+    installation.hurry()
     await installation.schedule.trigger()
     await eventually(installation.is_empty)
 

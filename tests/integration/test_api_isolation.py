@@ -121,7 +121,7 @@ async def is_quiet(api_client: ApiClient, database: Database, owner: Estate) -> 
     async with database.connection() as connection:
         head = await connection.fetchrow("SELECT pending, running FROM task_heads")
     is_counted = head is not None and (head["pending"], head["running"]) == (1, 1)
-    return is_counted and bool(job.body.get("finished_at")) and purge.body.get("progress") != "running"
+    return is_counted and bool(job.body.get("finished_at")) and purge.body.get("state", "running") != "running"
 
 
 def asks(route: Route, estate: Estate) -> list[Ask]:

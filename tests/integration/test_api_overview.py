@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -70,6 +72,13 @@ def read_counts(body: dict[str, Any], system: str) -> tuple[int, int, int]:
     """Return the numbers of running, waiting and failed items of a system."""
     found = find_workload(body, system)
     return found["running"], found["waiting"], found["failed"]
+
+
+async def read_when_all_serve(api_client: ApiClient, key: str) -> dict[str, Any]:
+    """Return a project's overview; on a busy machine a component may once take longer than it is waited for."""
+    body: dict[str, Any] = (await api_client.ask("GET", "/v1/overview", key=key)).body
+    assert body["problem"] is None
+    return body
 
 
 async def lay_out(database: Database, project_id: str, number: int) -> None:
@@ -147,7 +156,9 @@ async def test_a_project_sees_its_own_figures_and_the_admin_all(api_client: ApiC
         assert read_counts(every, system) == tuple(map(sum, zip(mine, others, strict=True))), system
     assert (own["project_id"], within["project_id"], every["project_id"]) == (one, two, None)
     assert find_workload(own, "downloads")["oldest_running_seconds"] >= 3_600
-    assert find_workload(own, "orders")["oldest_failed_seconds"] < 3_600
+    orders = find_workload(own, "orders")
+    # An hour lies between the two, however long ago this file was read.
+    assert orders["oldest_failed_seconds"] < orders["oldest_running_seconds"] - 3_500
     assert find_workload(own, "orders")["failed_since"] is None
 
 
@@ -209,7 +220,7 @@ async def test_only_the_admin_sees_what_all_projects_share(settings: Settings) -
     ui = settings.engine.model_copy(update={"ui_url": "http://temporal.example.com"})
     async with running_api(settings.model_copy(update={"engine": ui})) as api_client:
         project_id, key = await api_client.make_project()
-        own = (await api_client.ask("GET", "/v1/overview", key=key)).body
+        own = await eventually(partial(read_when_all_serve, api_client, key))
         every = (await api_client.as_admin("GET", "/v1/overview")).body
         within = (await api_client.as_admin("GET", "/v1/overview", headers={"Haulage-Project": project_id})).body
     # Addresses belong to no project, whichever the admin key names.
@@ -259,11 +270,15 @@ async def test_a_worker_that_is_suspended_counts_no_more(
         async with database.connection() as connection:
             set_age = "UPDATE worker_heartbeats SET seen_at = now() - $1::interval"
             await connection.execute(f"{set_age} WHERE identity = '1@gone'", age)
+            aged_at = time.monotonic()
             checked = await check_workers()
+            longest = age.total_seconds() + time.monotonic() - aged_at
             assert (checked.ok, checked.look) == (True, True)
-            assert (
-                "Others hang or were killed, and their queues have another: 1@gone (silent for 41 s)" in checked.found
-            )
+            named = r"Others hang or were killed, and their queues have another: 1@gone \(silent for (\d+) s\)"
+            silent = re.search(named, checked.found)
+            assert silent, checked.found
+            # The database looks at the clock some time after the row was written.
+            assert age.total_seconds() <= int(silent[1]) <= round(longest)
             await worker_heartbeats.delete_heartbeat_and_day_old_ones(database, "1@gone")
             await connection.execute(set_age, age)
         checked = await check_workers()
@@ -332,7 +347,8 @@ async def test_a_stream_goes_on_while_the_database_is_away(
         raise ConnectionError
 
     async with watching(api_client, key) as answer, asyncio.timeout(PATIENCE_SECONDS):
-        assert (await next_event(answer))["problem"] is None
+        while (await next_event(answer))["problem"] is not None:
+            pass
         with monkeypatch.context() as patch:
             patch.setattr(Database, "check_health", refuse)
             patch.setattr(projects, "find_key_credential", refuse)

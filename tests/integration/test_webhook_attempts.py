@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -81,14 +83,27 @@ async def test_an_address_stays_disabled_unless_a_redelivery_arrives(
 
 
 @pytest.mark.stack
-async def test_gone_ends_a_delivery_that_waits_for_its_next_attempt(settings: Settings) -> None:
+async def test_gone_ends_a_delivery_that_waits_for_its_next_attempt(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing more is posted to the address; a user may have it sent all the same."""
-    async with running_webhooks(settings, retry_pauses_seconds=[3.0]) as deliveries:
+    load, begun, is_gone = webhooks.load_delivery_to_attempt, Counter[str](), asyncio.Event()
+
+    async def load_again_once_gone(database: Database, delivery_id: str, *, is_redelivery: bool) -> Delivery:
+        # However long the other delivery takes: the pause does not end before its 410.
+        begun[delivery_id] += 1
+        if begun[delivery_id] > 1:
+            await is_gone.wait()
+        return await load(database, delivery_id, is_redelivery=is_redelivery)
+
+    monkeypatch.setattr(webhooks, "load_delivery_to_attempt", load_again_once_gone)
+    async with running_webhooks(settings, retry_pauses_seconds=[1.0]) as deliveries:
         url = deliveries.receiver.url(answers="500,410,200")
         waiting = await deliveries.send(url)
         await deliveries.wait_for_state(waiting, "pending", 1)
         gone = await deliveries.send(url)
         await deliveries.wait_for_state(gone, "disabled", 1)
+        is_gone.set()
         shown = await deliveries.wait_for_state(waiting, "disabled", 1)
         received = len(deliveries.receiver.list_received())
         await deliveries.redeliver(waiting)

@@ -17,6 +17,7 @@ from infra.settings import Settings
 from sims.pubsub.broker import Broker
 from sims.pubsub.scenario import Scenario
 from sims.pubsub.server import PubSubSim, running_pubsub
+from tests.support.pace import measure_pace
 
 PROJECT = "test-project"
 
@@ -104,14 +105,16 @@ async def running_intake(
     """A stand-in with the three topics and our subscriptions of them.
 
     Args:
-        deadline_seconds: When what was not acknowledged comes again.
+        deadline_seconds: When what was not acknowledged comes again, on a machine that has nothing else to do: on a
+            slow one it would always come again before it is acknowledged.
         changes: Replace settings of Pub/Sub.
     """
     async with running_pubsub(Broker(scenario)) as sim, publisher(sim.base) as publishing:
         addresses = with_pubsub(settings, sim.base, **changes)
         names = addresses.pubsub.subscriptions
+        seconds = deadline_seconds * measure_pace()
         for topic, name in zip(Topic, (names.swap, names.create_update, names.delete), strict=True):
-            await publishing.subscribe(topic, name, ackDeadlineSeconds=deadline_seconds)
+            await publishing.subscribe(topic, name, ackDeadlineSeconds=seconds)
         yield Intake(sim, publishing, settings.model_copy(update={"addresses": addresses}))
 
 
