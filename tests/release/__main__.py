@@ -64,7 +64,8 @@ def run_step(step: Step, tree: Path, log: Path) -> Outcome:
     began = time.monotonic()
     with log.open("wb") as output:
         code = subprocess.run(step.command, cwd=tree, stdout=output, stderr=subprocess.STDOUT, check=False).returncode
-    lines = log.read_text(errors="replace").strip().splitlines()
+    # Make closes its output with the folder it leaves, which says nothing of the step.
+    lines = [each for each in log.read_text(errors="replace").strip().splitlines() if not each.startswith("make[")]
     return Outcome(step.name, code, time.monotonic() - began, lines[-1][:120] if lines else "")
 
 

@@ -129,9 +129,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    """Count the tests that take long and are left out."""
+    """Count the tests that take long and are left out; `make test-whole` leaves those of `make soak` out, too."""
     if items:
-        items[0].config.stash[LEFT_OUT] += sum(each.get_closest_marker("long") is not None for each in items)
+        items[0].config.stash[LEFT_OUT] += sum(_is_long(each) for each in items)
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return item.get_closest_marker("long") is not None and item.get_closest_marker("soak") is None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
