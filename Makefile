@@ -59,8 +59,8 @@ test: $(TOOLS) ## what every change must pass; SEED=… repeats a run, PROCESSES
 test-whole: $(TOOLS) ## the same and the tests that take long for what seldom breaks
 	$(PYTEST) --numprocesses $(PROCESSES)
 
-test-fast: $(TOOLS) ## unit tests and recorded histories, without any part
-	$(PYTEST) --numprocesses 2 tests/unit tests/replay
+test-fast: $(TOOLS) ## unit tests and recorded histories, without any part: those of `make test`
+	$(PYTEST) --numprocesses 3 -m "not long and not soak" tests/unit tests/replay
 
 fuzz: $(TOOLS) ## 50,000 and more requests that no document allows, counted at the end, and templates that nobody would write
 	FUZZ_EXAMPLES=100 FUZZ_HEADERS=50000 $(PYTEST) --numprocesses 2 --timeout 3600 tests/fuzz

@@ -6,6 +6,7 @@ import ast
 import json
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -36,6 +37,7 @@ COMMANDS = frozenset(
 Fingerprint = dict[str, list[str]]
 
 
+@cache
 def read() -> dict[str, Fingerprint]:
     """For each workflow, and each class that it leaves work to, the commands and the calls of its own methods."""
     found = {}

@@ -18,7 +18,7 @@ from temporalio.worker import Replayer
 import worker
 from infra import temporal
 from infra.payloads import EncryptingCodec
-from tests.replay.test_replay import HISTORIES
+from tests.replay.test_replay import HISTORIES, find_workflow
 
 KEY = base64.urlsafe_b64encode(os.urandom(32)).decode()
 PLAIN_FIELDS = {
@@ -72,9 +72,7 @@ async def test_mixed_histories_replay(path: Path, share: float) -> None:
     history, hidden = await encrypt_some(path, share)
     assert hidden or share < 1
     codec = EncryptingCodec([KEY], encrypts=True)
-    await Replayer(workflows=worker.list_workflows(), plugins=[temporal.build_plugin(codec=codec)]).replay_workflow(
-        history
-    )
+    await Replayer(workflows=find_workflow(path), plugins=[temporal.build_plugin(codec=codec)]).replay_workflow(history)
 
 
 @pytest.mark.parametrize("holds", ["another key", "no key"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +54,15 @@ def manifests() -> list[Tree]:
     ]
 
 
-def containers() -> list[Container]:
+@cache
+def containers() -> tuple[Container, ...]:
     """Every container of both."""
     objects = manifests()
     pods = [each for each in objects if each["kind"] in {"Deployment", "Job"}]
-    return [
+    return (
         *(_of_service(name, service) for name, service in compose()["services"].items()),
         *(_of_pod(each, objects) for each in pods),
-    ]
+    )
 
 
 def _of_service(name: str, service: Tree) -> Container:

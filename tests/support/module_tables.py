@@ -6,6 +6,7 @@ import sqlite3
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -155,6 +156,7 @@ UPRNS = st.integers(1, 4)
 ADDRESSES = st.integers(11, 15)
 
 
+@cache
 def operations(seq: int) -> st.SearchStrategy[ours.Operation]:
     """Any operation with this seq, on few addresses, so that they meet."""
     return st.one_of(

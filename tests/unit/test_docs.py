@@ -16,6 +16,7 @@ from tests.support import deploy_files, settings_reference
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tests" / "support" / "README.md"]
+COMMANDS = typer.main.get_group(app).commands.keys()
 LAYERS = "activities|api|cli|deploy|docs|domain|haulage|infra|sims|tests|workflows"
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -58,9 +59,7 @@ def test_named_targets_exist(page: Path) -> None:
 @each_page
 def test_named_commands_exist(page: Path) -> None:
     """Every `haulage …` is a command."""
-    commands = typer.main.get_group(app).commands.keys()
-
-    assert set(re.findall(r"`haulage ([a-z]+)", page.read_text())) - commands == set()
+    assert set(re.findall(r"`haulage ([a-z]+)", page.read_text())) - COMMANDS == set()
 
 
 def test_files_that_examples_write_are_ignored_by_git() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import chain, count
 from typing import Any
 
@@ -251,18 +252,18 @@ TEXTS = st.text("a 中\n<b>😀", max_size=30)
 PAIRS = st.dictionaries(TEXTS, TEXTS | st.none() | st.integers(), max_size=6)
 
 
-@st.composite
-def nodes(draw: st.DrawFn, depth: int = 3) -> ColumnHeadNode:
+@cache
+def nodes(depth: int = 3) -> st.SearchStrategy[ColumnHeadNode]:
     """A column head, or a group of them."""
-    children = tuple(draw(st.lists(nodes(depth - 1), max_size=3))) if depth else ()
-    return ColumnHeadNode(path="", name=draw(st.sampled_from(["a", "b", "c"])), title=draw(TEXTS), children=children)
+    children = st.lists(nodes(depth - 1), max_size=3) if depth else st.just([])
+    return st.builds(ColumnHeadNode, st.just(""), st.sampled_from("abc"), title=TEXTS, children=children.map(tuple))
 
 
-@st.composite
-def row_nodes(draw: st.DrawFn, depth: int = 2) -> RowHeadNode:
+@cache
+def row_nodes(depth: int = 2) -> st.SearchStrategy[RowHeadNode]:
     """A row head, or a group of them."""
-    children = tuple(draw(st.lists(row_nodes(depth - 1), max_size=2))) if depth else ()
-    return RowHeadNode(path="", name="r", title=draw(TEXTS), children=children)
+    children = st.lists(row_nodes(depth - 1), max_size=2) if depth else st.just([])
+    return st.builds(RowHeadNode, st.just(""), st.just("r"), title=TEXTS, children=children.map(tuple))
 
 
 TEMPLATES = st.builds(

@@ -1,28 +1,9 @@
-"""What modules of API and workflows load when they are imported: no heavy library."""
+"""What a worker loads for a page of CSV: no data frames."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-
-import pytest
-
-from tests.support.selecting import mark_long_except
-
-HEAVY = ("numpy", "pandas", "pyarrow", "xlsxwriter")
-
-
-@pytest.mark.parametrize(
-    "module", mark_long_except(["api.app", "workflows.downloads.download", "cli.serving"], ["api.app"])
-)
-def test_api_and_workers_load_no_heavy_library(module: str) -> None:
-    """Processes that start, or idle, never pay for data frames and arrays; workers load them for the first page."""
-    code = f"import sys, {module}; print(sorted(set(sys.modules) & {set(HEAVY)!r}))"
-
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == "[]"
-
 
 _STAGING = r"""
 import sys

@@ -21,7 +21,7 @@ OWN_PORTS = {"infra/metrics.py"}
 """It asks processes of ours on this machine."""
 OPENING = {"session", "connection"}
 """Methods of the database that open a transaction."""
-HEAVY = {"pandas", "pyarrow", "xlsxwriter"}
+HEAVY = {"numpy", "pandas", "pyarrow", "xlsxwriter"}
 
 
 def opening_sessions() -> set[str]:
@@ -142,6 +142,8 @@ def test_every_system_is_reached_in_the_same_way(system: str) -> None:
     [
         pytest.param("api.app", {"activities", "cli", "dev", "sims", *HEAVY}, id="api"),
         pytest.param("worker", {"api", "cli", "dev", "sims"}, id="worker"),
+        pytest.param("workflows.downloads.download", HEAVY, id="workflow", marks=pytest.mark.long),
+        pytest.param("cli.serving", HEAVY, id="serving", marks=pytest.mark.long),
         *(
             pytest.param(
                 f"workflows.{system}.handle",
