@@ -37,12 +37,14 @@ class Container:
         return self.image == OUR_IMAGE
 
 
+@cache
 def compose() -> Tree:
     """The compose file, its anchors resolved."""
     tree: Tree = yaml.safe_load((FOLDER / "compose.yaml").read_text())
     return tree
 
 
+@cache
 def manifests() -> list[Tree]:
     """Every Kubernetes object: what kustomize applies, and the example of the secrets."""
     folder = FOLDER / "kubernetes"

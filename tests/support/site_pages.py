@@ -14,8 +14,6 @@ from typing import Any, Final, get_args
 
 import typer.main
 
-from api.app import ROUTE_GROUPS
-from api.http import openapi
 from cli.__main__ import app
 from tests.support import wire_codes
 
@@ -40,7 +38,7 @@ ROUTES_MAX: Final = 40
 
 def build_pages() -> dict[str, str]:
     """Return the generated pages by their paths in the site."""
-    document = openapi.build_openapi_document(ROUTE_GROUPS)
+    document = wire_codes.read_document()
     groups = {tag["name"]: tag["description"] for tag in document["tags"]}
     return {
         f"{FOLDER}api.md": f"# API\n\n{document['info']['description']}\n"

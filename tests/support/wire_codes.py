@@ -10,6 +10,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from api.app import ROUTE_GROUPS
+from api.http import openapi
 from api.tasks.responses import ResponseCode
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +23,12 @@ POSITIONS = {FAULT: 0, "FaultRecord": 0, "RequestRejected": 1, "build_problem": 
 """Where these have the code, if it is not passed by its name."""
 PARAMETERS_OF_CODES = {"code", "cause"}
 """Parameters and fields of requests that take the code of a fault, and enumerate the codes."""
+
+
+@cache
+def read_document() -> dict[str, Any]:
+    """Return the OpenAPI document of the API."""
+    return openapi.build_openapi_document(ROUTE_GROUPS)
 
 
 @cache

@@ -30,8 +30,6 @@ import domain
 import stores
 import worker
 from activities.orders.slice_attempts import FAILURE_TYPE
-from api.app import ROUTE_GROUPS
-from api.http import openapi
 from cli.__main__ import app
 from cli.command import ExitCode
 from domain.downloads.models import DownloadResult, DownloadState, build_webhook_payload
@@ -211,7 +209,7 @@ def list_commands(group: Any, path: str = "haulage") -> Iterator[str]:
 
 def build_pages() -> dict[str, str]:
     """Return both pages by the names of their files."""
-    document = openapi.build_openapi_document(ROUTE_GROUPS)
+    document = wire_codes.read_document()
     return {NAMES: build_page(document), API: json.dumps(document, ensure_ascii=False, indent=1) + "\n"}
 
 

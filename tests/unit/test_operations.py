@@ -11,7 +11,6 @@ import yaml
 
 from api import audit, overview
 from api.app import ROUTE_GROUPS
-from api.http import openapi
 from api.http.routes import Route as DeclaredRoute
 from cli.__main__ import app
 from domain.workload import ConcernKind
@@ -21,10 +20,10 @@ from tests.support.operations import OPERATIONS, iterate_cells, page
 from tests.support.operations.cells import ACTIONS, Command, Console, NotOffered, Route
 from tests.support.operations.routes import EQUIVALENT_ROUTES, ROUTES_ON_NO_OBJECT
 from tests.support.operations.standstills import COMPONENT, OVERVIEW_LINES, STANDSTILLS, ConsolePage, Standstill
+from tests.support.wire_codes import read_document
 
 CONSOLE: Final = ROOT / "api/console/js"
 ROUTES: dict[str, DeclaredRoute] = {route.name: route for group in ROUTE_GROUPS for route in group}
-DOCUMENT = openapi.build_openapi_document(ROUTE_GROUPS)
 CELLS = list(iterate_cells())
 COMMANDS = typer.main.get_group(app)
 PAGES = {
@@ -59,7 +58,7 @@ def test_every_object_has_a_cell_for_every_action() -> None:
 def test_a_route_exists_and_takes_these_fields(cell: Route) -> None:
     """It is in the OpenAPI document."""
     method, _, path = cell.name.partition(" ")
-    assert method.lower() in DOCUMENT["paths"].get(path, {})
+    assert method.lower() in read_document()["paths"].get(path, {})
     assert set(cell.fields) - list_fields(ROUTES[cell.name]) == set()
 
 

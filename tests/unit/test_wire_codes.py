@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from api.app import ROUTE_GROUPS
-from api.http import openapi
 from api.tasks.responses import PROBLEM_CODES
 from domain.quotas import QuotaLimits
 from domain.transfers.models import FailureReason
@@ -35,7 +33,7 @@ OF_DETAILS = {"signature_mismatch", "too_many_columns"}
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
     """The OpenAPI document."""
-    return openapi.build_openapi_document(ROUTE_GROUPS)
+    return wire_codes.read_document()
 
 
 @pytest.fixture(scope="module")
