@@ -209,9 +209,19 @@ class Orders:
         return most
 
     async def events(self) -> list[str]:
-        """The notifications of the administrator, sent or under way."""
-        async with self.services.database.session() as session:
-            return sorted(await session.exec(select(Delivery.event_type)))
+        """The notifications of the administrator, sent or under way, once all that were started are saved."""
+
+        saved: list[str] = []
+
+        async def are_all_saved() -> bool:
+            started = self.engine.list_workflows(f"WorkflowType = '{webhooks.DELIVERY_WORKFLOW}'")
+            ids = {execution.id async for execution in started}
+            async with self.services.database.session() as session:
+                saved[:] = sorted(await session.exec(select(Delivery.event_type)))
+            return len(saved) >= len(ids)
+
+        await eventually(are_all_saved)
+        return saved
 
     async def is_complete(self, number: str = NUMBER) -> bool:
         """Whether nothing is open, failed or unclaimed."""
