@@ -72,7 +72,8 @@ async def test_mixed_histories_replay(path: Path, share: float) -> None:
     history, hidden = await encrypt_some(path, share)
     assert hidden or share < 1
     codec = EncryptingCodec([KEY], encrypts=True)
-    await Replayer(workflows=find_workflow(path), plugins=[temporal.build_plugin(codec=codec)]).replay_workflow(history)
+    replayer = Replayer(workflows=[find_workflow(path)], plugins=[temporal.build_plugin(codec=codec)])
+    await replayer.replay_workflow(history)
 
 
 @pytest.mark.parametrize("holds", ["another key", "no key"])

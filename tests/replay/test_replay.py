@@ -45,12 +45,13 @@ def test_commands_are_the_committed_ones(name: str) -> None:
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 async def test_recorded_histories_replay(path: Path) -> None:
     """Today's code takes the very steps that a recorded run took, and asks nothing but history."""
-    await _replay(path, find_workflow(path))
+    await _replay(path, [find_workflow(path)])
 
 
-def find_workflow(path: Path) -> list[type]:
+def find_workflow(path: Path) -> type:
     """Find the workflow of a history among those of the workers; a replay imports each one that it is given anew."""
-    return [each for each in worker.list_workflows() if each.__name__ == path.parent.name]
+    [found] = [each for each in worker.list_workflows() if each.__name__ == path.parent.name]
+    return found
 
 
 @workflow.defn(name=names.PURGE_WORKFLOW, sandboxed=False)
